@@ -55,7 +55,7 @@ pub type ArenaLocks = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
 
 /// Locks all arenas, for a thread that is about to fork.
 pub fn hold() -> ArenaLocks {
-    [GROUPS.free(), PAGES.free()]
+    [lock(&GROUPS.free), lock(&PAGES.free)]
 }
 
 /// A piece of a slab (a large memory mapping), with only one owner.
@@ -70,7 +70,7 @@ impl SlabPiece {
         let of = [&GROUPS, &PAGES]
             .into_iter()
             .find(|arena| arena.piece_bytes == bytes)?;
-        let mut free = of.free();
+        let mut free = lock(&of.free);
         if free.is_empty() {
             of.grow(&mut free);
         }
@@ -89,7 +89,7 @@ impl SlabPiece {
 impl Drop for SlabPiece {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
-        self.of.free().push(bytes);
+        lock(&self.of.free).push(bytes);
     }
 }
 
@@ -100,10 +100,6 @@ impl std::fmt::Debug for SlabPiece {
 }
 
 impl Arena {
-    fn free(&self) -> MutexGuard<'_, Vec<&'static mut [u8]>> {
-        lock(&self.free)
-    }
-
     fn grow(&self, free: &mut Vec<&'static mut [u8]>) {
         let Ok(slab) = system::map(SLAB_BYTES) else {
             return;

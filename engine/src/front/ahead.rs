@@ -35,7 +35,7 @@ use object_store::{
 };
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Number of objects kept open between reads. The least recently used one is closed first.
@@ -125,7 +125,7 @@ struct HeadGuard<'a> {
 
 impl Drop for HeadGuard<'_> {
     fn drop(&mut self) {
-        let mut list = self.objects.lock();
+        let mut list = lock(&self.objects.0);
         list.heads.retain(|head| head.number != self.number);
     }
 }
@@ -157,13 +157,9 @@ impl Drop for DeleteGuard {
 }
 
 impl OpenObjects {
-    fn lock(&self) -> MutexGuard<'_, OpenList> {
-        lock(&self.0)
-    }
-
     /// Invalidates an object, because it may have another version now.
     fn forget(&self, location: &Path) {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         for head in list.of_head(location) {
             head.is_outdated = true;
         }
@@ -175,7 +171,7 @@ impl OpenObjects {
 
     /// Invalidates all objects, because any of them may have another version now.
     fn forget_all(&self) {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         for head in &mut list.heads {
             head.is_outdated = true;
         }
@@ -186,7 +182,7 @@ impl OpenObjects {
 
     /// Records an object's state from a `head` or listing sent at `asked`. An open object of another version is invalidated.
     fn saw(&self, location: &Path, meta: &ObjectMeta, asked: Option<Instant>) {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         for head in list.of_head(location) {
             head.seen = Some(meta.clone());
         }
@@ -205,7 +201,7 @@ impl OpenObjects {
 
     /// Returns the open object if it was checked less than `check_after` ago.
     fn fresh(&self, location: &Path, check_after: Duration) -> Option<Arc<OpenObject>> {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         let at = list.position(location)?;
         let is_fresh = list.objects[at].age() < check_after;
         is_fresh.then(|| list.used(at))
@@ -213,7 +209,7 @@ impl OpenObjects {
 
     /// Returns the object if it is open in the version that a `head` sent at `asked` has found.
     fn checked(&self, meta: &ObjectMeta, asked: Instant) -> Option<Arc<OpenObject>> {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         let at = list.position(&meta.location)?;
         if !list.objects[at].is_of(meta) {
             return None;
@@ -223,7 +219,7 @@ impl OpenObjects {
     }
 
     fn begin_head(&self, location: &Path) -> HeadGuard<'_> {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         let number = list.next_head;
         list.next_head += 1;
         list.heads.push(Head {
@@ -240,7 +236,7 @@ impl OpenObjects {
 
     /// Keeps an object opened after a `head`, unless it may be outdated.
     fn keep(&self, guard: &HeadGuard<'_>, object: &Arc<OpenObject>) {
-        let mut list = self.lock();
+        let mut list = lock(&self.0);
         let head = list.heads.iter().find(|head| head.number == guard.number);
         let is_outdated = head.is_none_or(|head| {
             head.is_outdated || head.seen.as_ref().is_some_and(|meta| !object.is_of(meta))
@@ -289,17 +285,13 @@ impl OpenList {
 }
 
 impl OpenObject {
-    fn lock(&self) -> MutexGuard<'_, Instant> {
-        lock(&self.checked)
-    }
-
     fn age(&self) -> Duration {
-        self.lock().elapsed()
+        lock(&self.checked).elapsed()
     }
 
     /// Records that the store had this version at this time or later.
     fn was_checked(&self, asked: Instant) {
-        let mut checked = self.lock();
+        let mut checked = lock(&self.checked);
         *checked = asked.max(*checked);
     }
 
@@ -690,7 +682,7 @@ struct AheadUpload {
 
 impl fmt::Debug for OpenObjects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} objects", self.lock().objects.len())
+        write!(f, "{} objects", lock(&self.0).objects.len())
     }
 }
 

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
+use std::sync::{Arc, Condvar, Mutex, Weak, mpsc};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::AbortHandle;
@@ -272,13 +272,9 @@ struct TaskRequest {
 }
 
 impl TaskShared {
-    fn lock(&self) -> MutexGuard<'_, TaskAnswers> {
-        lock(&self.answers)
-    }
-
     /// Records the reply to a request.
     fn end(&self, number: u64, answer: Result<Vec<Bytes>, SourceError>) {
-        let Some(request) = self.lock().requests.remove(&number) else {
+        let Some(request) = lock(&self.answers).requests.remove(&number) else {
             return;
         };
         let pieces = answer.as_ref().map(Vec::as_slice).unwrap_or_default();
@@ -294,7 +290,7 @@ impl TaskShared {
                 Err(error) => transfer.end(Err(error.clone())),
             })
             .collect();
-        let mut answers = self.lock();
+        let mut answers = lock(&self.answers);
         answers.under_way -= ended.len();
         answers.ended.extend(ended);
         self.ended.store(answers.ended.len(), Ordering::Release);
@@ -333,7 +329,7 @@ impl<S: AsyncSource> TaskQueue<S> {
         let room = transfers.iter().map(Transfer::bytes).sum();
         let range = range_in(&*self.client, first.offset(), room);
         let number = {
-            let mut answers = self.shared.lock();
+            let mut answers = lock(&self.shared.answers);
             answers.count += 1;
             answers.under_way += transfers.len();
             let number = answers.count;
@@ -353,7 +349,7 @@ impl<S: AsyncSource> TaskQueue<S> {
             let read = read_whole(&*owed.client, range).await;
             owed.end(|| read);
         });
-        if let Some(request) = self.shared.lock().requests.get_mut(&number) {
+        if let Some(request) = lock(&self.shared.answers).requests.get_mut(&number) {
             request.task = Some(task);
         }
     }
@@ -365,7 +361,7 @@ impl<S: AsyncSource> Queue for TaskQueue<S> {
     }
 
     fn submit(&self, transfers: &mut Vec<Transfer>) {
-        let room = DEPTH.saturating_sub(self.shared.lock().under_way);
+        let room = DEPTH.saturating_sub(lock(&self.shared.answers).under_way);
         let taken = transfers.len().min(room);
         let mut fetch: Vec<Transfer> = Vec::new();
         for transfer in transfers.drain(..taken) {
@@ -383,9 +379,9 @@ impl<S: AsyncSource> Queue for TaskQueue<S> {
 
     fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
         let nothing = |answers: &mut TaskAnswers| answers.ended.is_empty() && !answers.interrupted;
-        if wait && nothing(&mut self.shared.lock()) {
+        if wait && nothing(&mut lock(&self.shared.answers)) {
             let waited = wait_beside(&self.runtime, || {
-                let answers = self.shared.lock();
+                let answers = lock(&self.shared.answers);
                 drop(
                     self.shared
                         .arrived
@@ -393,14 +389,18 @@ impl<S: AsyncSource> Queue for TaskQueue<S> {
                 );
             });
             if waited.is_none() {
-                let numbers: Vec<u64> = self.shared.lock().requests.keys().copied().collect();
+                let numbers: Vec<u64> = lock(&self.shared.answers)
+                    .requests
+                    .keys()
+                    .copied()
+                    .collect();
                 for number in numbers {
                     let error = failed(&*self.client, OWN_THREAD);
                     self.shared.end(number, Err(error));
                 }
             }
         }
-        let mut answers = self.shared.lock();
+        let mut answers = lock(&self.shared.answers);
         if wait {
             answers.interrupted = false;
         }
@@ -409,14 +409,14 @@ impl<S: AsyncSource> Queue for TaskQueue<S> {
     }
 
     fn interrupt(&self) {
-        self.shared.lock().interrupted = true;
+        lock(&self.shared.answers).interrupted = true;
         self.shared.arrived.notify_all();
     }
 }
 
 impl<S> Drop for TaskQueue<S> {
     fn drop(&mut self) {
-        let requests = std::mem::take(&mut self.shared.lock().requests);
+        let requests = std::mem::take(&mut lock(&self.shared.answers).requests);
         for task in requests.into_values().filter_map(|request| request.task) {
             task.abort();
         }

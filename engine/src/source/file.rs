@@ -375,7 +375,7 @@ fn length(bufs: &[IoSliceMut<'_>]) -> u64 {
 
 impl Source for FileSource {
     fn size(&self) -> u64 {
-        self.core.known().identity.size
+        lock(&self.core.known).identity.size
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
@@ -385,7 +385,7 @@ impl Source for FileSource {
 
     fn modified_ns(&self) -> Option<i128> {
         let is_file = !self.core.device;
-        is_file.then(|| self.core.known().identity.mtime_ns)
+        is_file.then(|| lock(&self.core.known).identity.mtime_ns)
     }
 
     fn defaults(&self) -> Defaults {

@@ -30,7 +30,7 @@ use failure::{ETIMEDOUT, LinkError};
 use link::{NbdLink, Redial};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uri::Address;
 
@@ -120,7 +120,7 @@ impl Nbd {
     /// Opens a new connection, unless it is too early for another try.
     fn connect(&self) -> Result<NbdLink, LinkError> {
         // Held until the result is known: all waiting reads share one try.
-        let mut redial = self.redial();
+        let mut redial = lock(&self.redial);
         if let Some(why) = redial.refuses(Instant::now()) {
             return Err(why);
         }
@@ -135,10 +135,6 @@ impl Nbd {
                 Err(why)
             }
         }
-    }
-
-    fn redial(&self) -> MutexGuard<'_, Redial> {
-        lock(&self.redial)
     }
 
     fn read_once(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, LinkError> {
@@ -185,7 +181,7 @@ impl Source for Nbd {
                 // A silent server has used up the time: a retry would delay the read as long again.
                 LinkError::Lost(ETIMEDOUT, _) => None,
                 // A connection found broken may have been idle for hours, which is no reason to fail the read.
-                LinkError::Lost(..) => self.redial().pause(Instant::now(), tries),
+                LinkError::Lost(..) => lock(&self.redial).pause(Instant::now(), tries),
                 LinkError::Refused(..) | LinkError::Insecure(_) | LinkError::Changed(_) => None,
             };
             if tries > 1 || pause.is_none() {

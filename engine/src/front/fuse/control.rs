@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Maximum length of a name in bytes: PATH_MAX of Linux.
@@ -46,12 +46,6 @@ struct ControlState {
     stop: AtomicBool,
     /// The clients that are now being served, by number.
     clients: Mutex<HashMap<u64, UnixStream>>,
-}
-
-impl ControlState {
-    fn clients(&self) -> MutexGuard<'_, HashMap<u64, UnixStream>> {
-        lock(&self.clients)
-    }
 }
 
 impl Control {
@@ -85,7 +79,7 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Release);
-        for client in self.state.clients().values() {
+        for client in lock(&self.state.clients).values() {
             let _ = client.shutdown(Shutdown::Both);
         }
         // Wakes the thread. It is not joined, because it may be waiting for storage that does not answer.
@@ -102,7 +96,7 @@ fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<Control
     let Ok(copy) = client.try_clone() else {
         return refuse(&client, "too many files are open (ulimit -n)");
     };
-    let is_full = state.clients().len() >= MAX_CLIENTS;
+    let is_full = lock(&state.clients).len() >= MAX_CLIENTS;
     if is_full {
         return refuse(
             &client,
@@ -111,15 +105,15 @@ fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<Control
             ),
         );
     }
-    state.clients().insert(number, copy);
+    lock(&state.clients).insert(number, copy);
     let (planner, own) = (planner.clone(), Arc::clone(state));
     let work = move || {
         serve(client, &planner);
         // This copy must be dropped too: only then does the client see the end of the answer.
-        own.clients().remove(&number);
+        lock(&own.clients).remove(&number);
     };
     if let Err(error) = system::spawn("foreread-list", None, work)
-        && let Some(client) = state.clients().remove(&number)
+        && let Some(client) = lock(&state.clients).remove(&number)
     {
         refuse(&client, &error.to_string());
     }

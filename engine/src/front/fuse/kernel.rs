@@ -35,7 +35,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// Maximum number of background requests as the kernel counts them; nearly all buffered reads are. With the kernel's default of 12
@@ -76,10 +76,6 @@ struct MountPlace {
 }
 
 impl MountPlace {
-    fn connection(&self) -> MutexGuard<'_, Option<OwnedFd>> {
-        lock(&self.connection)
-    }
-
     /// Whether the file system mounted there is this mount. Assumed true if that cannot be determined, without /proc.
     fn is_ours(&self) -> bool {
         let id = self.id.load(Ordering::Acquire);
@@ -90,7 +86,7 @@ impl MountPlace {
 
     /// Keeps the crate from unmounting a mount that is not ours: the thread never returns, and [`KernelMount::run`] does.
     fn ended(&self) {
-        let connection = self.connection().take();
+        let connection = lock(&self.connection).take();
         let is_over = connection.is_some_and(|connection| is_over(&connection));
         if self.given_up.load(Ordering::Acquire) || (!is_over && self.is_ours()) {
             return;
@@ -188,7 +184,7 @@ impl KernelMount {
             .id
             .store(own.map_or(0, |mount| mount.id), Ordering::Release);
         let connection = session.as_fd().try_clone_to_owned();
-        *place.connection() = connection.ok();
+        *lock(&place.connection) = connection.ok();
         Ok(KernelMount { session, place })
     }
 
@@ -220,7 +216,7 @@ impl KernelMount {
 
 impl Unmounter {
     pub fn unmount(&mut self) -> std::io::Result<()> {
-        let is_over = self.place.connection().as_ref().is_some_and(is_over);
+        let is_over = lock(&self.place.connection).as_ref().is_some_and(is_over);
         if is_over || !self.place.is_ours() {
             let why = "it is already unmounted, or another file system is mounted over it";
             return Err(std::io::Error::other(why));

@@ -43,7 +43,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Maximum number of open files and folders.
@@ -172,7 +172,7 @@ impl View {
         let (meta, seen) = self.look(&path)?;
         // With its place in a listing, the files after it can be read ahead.
         let place = match self.lists_versions && meta.kind == Kind::File {
-            true => self.said().place_in_order(&path, &meta),
+            true => lock(&self.said).place_in_order(&path, &meta),
             false => None,
         };
         let number = match place {
@@ -201,7 +201,7 @@ impl View {
     ) -> Result<u64, KernelErrno> {
         let enter = |path| self.change(|nodes| enter(nodes, path));
         let entered = enter(path).or_else(|path| {
-            self.said().forget_all();
+            lock(&self.said).forget_all();
             self.change(|nodes| nodes.drop_listed(0));
             enter(path)
         });
@@ -216,11 +216,11 @@ impl View {
     /// another version is at its path now.
     pub fn attributes(&self, number: u64) -> Result<Meta, KernelErrno> {
         let (path, meta) = {
-            let mut nodes = self.nodes();
+            let mut nodes = lock(&self.nodes);
             let node = nodes.known(number).ok_or(Errno::STALE.raw_os_error())?;
             (Arc::clone(&node.path), node.meta.clone())
         };
-        if meta.kind != Kind::Folder || self.said().says(&path, &meta) == Some(true) {
+        if meta.kind != Kind::Folder || lock(&self.said).says(&path, &meta) == Some(true) {
             return Ok(meta);
         }
         let now = self.tree.look(&path).map_err(|e| self.refuse_source(&e))?;
@@ -250,7 +250,7 @@ impl View {
     /// ```
     pub fn open(&self, number: u64) -> Result<(u64, bool), KernelErrno> {
         let (path, known, kept, ahead, was_opened) = {
-            let mut nodes = self.nodes();
+            let mut nodes = lock(&self.nodes);
             let node = nodes.known(number).ok_or(Errno::STALE.raw_os_error())?;
             (
                 Arc::clone(&node.path),
@@ -263,7 +263,7 @@ impl View {
         if known.kind != Kind::File {
             return Err(Errno::ISDIR.raw_os_error());
         }
-        let said = self.said().says(&path, &known);
+        let said = lock(&self.said).says(&path, &known);
         if said == Some(false) {
             return Err(self.outdated(number, &path));
         }
@@ -334,7 +334,7 @@ impl View {
     /// Marks the cached answer about a path as doubtful.
     fn doubt(&self, path: &Path) {
         if self.lists_versions {
-            self.said().doubt(path);
+            lock(&self.said).doubt(path);
         }
     }
 
@@ -380,7 +380,7 @@ impl View {
     }
 
     pub fn release(&self, fh: u64) {
-        let handle = self.handles().files.remove(&fh);
+        let handle = lock(&self.handles).files.remove(&fh);
         let Some(handle) = handle else { return };
         if let Some(observer) = &self.observer {
             observer.closed(fh);
@@ -390,7 +390,7 @@ impl View {
 
     /// A local file that contains all bytes of the file of this handle, if there is one.
     pub fn whole_file(&self, fh: u64) -> Option<WholeFile> {
-        let handle = self.handles().files.get(&fh).cloned()?;
+        let handle = lock(&self.handles).files.get(&fh).cloned()?;
         handle.reader.whole_file()
     }
 
@@ -416,7 +416,7 @@ impl View {
         len: u32,
         send: impl FnOnce(Result<&[u8], KernelErrno>),
     ) {
-        let handle = self.handles().files.get(&fh).map(Arc::clone);
+        let handle = lock(&self.handles).files.get(&fh).map(Arc::clone);
         let Some(handle) = handle else {
             return send(Err(Errno::BADF.raw_os_error()));
         };
@@ -468,13 +468,13 @@ impl View {
         if let Some(bytes) = lent.in_row() {
             return send(Ok(bytes));
         }
-        let mut buf = self.buffers().pop().unwrap_or_default();
+        let mut buf = lock(&self.buffers).pop().unwrap_or_default();
         if buf.len() < len {
             buf.resize(len, 0);
         }
         lent.copy_to(&mut buf[..len]);
         send(Ok(&buf[..len]));
-        let mut buffers = self.buffers();
+        let mut buffers = lock(&self.buffers);
         if buffers.len() < SPARE_BUFFERS {
             buffers.push(buf);
         }
@@ -504,10 +504,10 @@ impl View {
     pub fn counts(&self) -> MountCounts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         MountCounts {
-            handles: self.handles().files.len() as u64,
+            handles: lock(&self.handles).files.len() as u64,
             opened: get(&self.opened),
             passed: get(&self.passed),
-            nodes: self.nodes().len() as u64,
+            nodes: lock(&self.nodes).len() as u64,
             reads: get(&self.reads),
             failed: get(&self.failed),
             bytes: get(&self.bytes),
@@ -521,14 +521,14 @@ impl View {
     // ---- inside ----
 
     fn path_of(&self, number: u64) -> Result<Arc<Path>, KernelErrno> {
-        self.nodes()
+        lock(&self.nodes)
             .known(number)
             .map(|node| Arc::clone(&node.path))
             .ok_or(Errno::STALE.raw_os_error())
     }
 
     fn hand_out(&self, insert: impl FnOnce(&mut Handles, u64)) -> Result<u64, KernelErrno> {
-        let mut handles = self.handles();
+        let mut handles = lock(&self.handles);
         if handles.files.len() + handles.folders.len() >= MAX_HANDLES {
             return Err(Errno::NFILE.raw_os_error());
         }
@@ -558,25 +558,13 @@ impl View {
         self.refuse(errno)
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Nodes> {
-        lock(&self.nodes)
-    }
-
     /// Changes the table of inode numbers. What it no longer uses is dropped after the lock is released.
     fn change<T>(&self, change: impl FnOnce(&mut Nodes) -> T) -> T {
-        let mut nodes = self.nodes();
+        let mut nodes = lock(&self.nodes);
         let (done, unused) = (change(&mut nodes), nodes.take_unused());
         drop(nodes);
         drop(unused);
         done
-    }
-
-    fn handles(&self) -> MutexGuard<'_, Handles> {
-        lock(&self.handles)
-    }
-
-    fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        lock(&self.buffers)
     }
 }
 

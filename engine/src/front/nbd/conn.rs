@@ -183,7 +183,7 @@ impl Conn {
         {
             observer.opened(self.number, self.shared.called(), agreement.export.size);
         }
-        self.turns().armed = true;
+        lock(&self.turns).armed = true;
         let (socket, more) = (self.stream.socket.as_fd(), self.stream.holds_more());
         match self.shared.workers.add(socket, self.number, more) {
             Ok(then) => self.shared.have_done(then),
@@ -204,12 +204,12 @@ impl Conn {
             counted: Cell::new(true),
             starts: RefCell::default(),
         };
-        self.turns().armed = false;
+        lock(&self.turns).armed = false;
         // A panic ends only this client.
         if catch_unwind(AssertUnwindSafe(|| self.land(&turn))).is_err() {
             self.hang_up();
         }
-        let mut turns = self.turns();
+        let mut turns = lock(&self.turns);
         // If it may take no request, what has arrived is read when another request ends.
         if turns.taking || turns.over || !self.enter(&mut turns) {
             return None;
@@ -218,7 +218,7 @@ impl Conn {
         drop(turns);
         let served = catch_unwind(AssertUnwindSafe(|| self.serve(&turn, buffer)));
         let served = served.unwrap_or_else(|_| Err(self.give_up()));
-        let mut turns = self.turns();
+        let mut turns = lock(&self.turns);
         turns.over |= served.is_err();
         self.leave(turns, u32::from(turn.counted.get()));
         // An answer that was sent meanwhile may have left others to this thread.
@@ -267,7 +267,7 @@ impl Conn {
                 other => break (0, other),
             };
             let nth = self.taken.fetch_add(1, Ordering::Relaxed);
-            let alone = || self.turns().inside == 1 && !self.stream.holds_more();
+            let alone = || lock(&self.turns).inside == 1 && !self.stream.holds_more();
             match task.order {
                 Ok(Order::Read { offset, len })
                     if self.shared.watch.is_some() && len as usize <= FLIGHT_BYTES && !alone() =>
@@ -279,12 +279,12 @@ impl Conn {
                 _ => break (nth, Ok(Some(task))),
             }
             turn.counted
-                .set(bytes < PIECE_BYTES && self.enter(&mut self.turns()));
+                .set(bytes < PIECE_BYTES && self.enter(&mut lock(&self.turns)));
             if !turn.counted.get() {
                 break (0, Ok(None));
             }
         };
-        self.turns().taking = false;
+        lock(&self.turns).taking = false;
         if self.start(turn.starts.take()) {
             self.send_replies(turn);
         }
@@ -298,7 +298,7 @@ impl Conn {
 
     /// Lets other threads take the client's next request.
     fn rearm(&self, most: u32) {
-        let mut turns = self.turns();
+        let mut turns = lock(&self.turns);
         if turns.inside < most && !self.closing.load(Ordering::Relaxed) {
             self.arm(&mut turns);
         }
@@ -314,10 +314,6 @@ impl Conn {
                 self.hang_up();
             }
         }
-    }
-
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        lock(&self.turns)
     }
 
     /// Stops serving the client.

@@ -30,7 +30,7 @@ use rustls::{CertificateError, RootCertStore, ServerConfig, ServerConnection};
 use std::fmt;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Maximum number of bytes that are encrypted before the kernel has taken them.
@@ -271,21 +271,17 @@ impl Session {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, SessionState> {
-        lock(&self.0)
-    }
-
     /// Whether there are unread decrypted bytes, or the client has closed the session.
     pub fn holds_more(&self) -> bool {
         // The error persists: the next receive returns it.
-        self.state().tls.process_new_packets().map_or(true, |now| {
+        lock(&self.0).tls.process_new_packets().map_or(true, |now| {
             now.plaintext_bytes_to_read() > 0 || now.peer_has_closed()
         })
     }
 
     /// Like [`Socket::receive_now`], but returns decrypted bytes.
     pub fn receive_now(&self, socket: &Socket, buf: &mut [u8]) -> std::io::Result<usize> {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         for _ in 0..READS_AT_ONCE {
             match state.tls.reader().read(buf) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -301,7 +297,7 @@ impl Session {
     /// Like [`Socket::send_now`], but encrypts the bytes. If the result is `WouldBlock`, the caller must repeat the call, which then
     /// sends the rest of the encrypted bytes and returns their number.
     pub fn send_now(&self, socket: &Socket, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if state.encrypted == 0 {
             let mut room = SEND_BYTES;
             let cut = parts.iter().map(|part| {
@@ -322,7 +318,7 @@ impl Session {
 
     /// Sends close_notify to the client, if the socket has room for it.
     pub fn say_goodbye(&self, socket: &Socket) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         state.tls.send_close_notify();
         let _ = state.flush(socket);
     }

@@ -115,10 +115,6 @@ impl Workers {
         })
     }
 
-    fn pool(&self) -> MutexGuard<'_, ThreadPool> {
-        lock(&self.pool)
-    }
-
     /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. After the number was returned once, it is not
     /// returned again until [`Workers::arm`] is called. If `more` is true, the number is returned immediately: bytes were
     /// taken from the socket that are not used yet, so polling it does not report them.
@@ -132,7 +128,7 @@ impl Workers {
         if more {
             self.make_ready(number);
         }
-        let pool = self.pool();
+        let pool = lock(&self.pool);
         // The first client has no thread yet.
         Ok(if pool.at_work == 0 {
             self.call(pool)
@@ -159,7 +155,7 @@ impl Workers {
 
     /// Has [`Workers::take`] return this client, because its reads have ended.
     pub fn make_ready(&self, number: u64) {
-        let mut pool = self.pool();
+        let mut pool = lock(&self.pool);
         pool.add_ready(number);
         let polls = pool.polls;
         drop(pool);
@@ -171,7 +167,7 @@ impl Workers {
     /// Releases the calling thread's slot, because the thread has to wait. If no thread remains at work, or a client is ready to be
     /// served, another thread is woken, or the caller must start one.
     pub fn yield_slot(&self) -> WorkerStep {
-        let mut pool = self.pool();
+        let mut pool = lock(&self.pool);
         pool.at_work -= 1;
         let needed = pool.at_work == 0 || !pool.ready.is_empty();
         if needed {
@@ -183,12 +179,12 @@ impl Workers {
 
     /// Counts the calling thread as working again, after it has waited.
     pub fn come_back(&self) {
-        self.pool().at_work += 1;
+        lock(&self.pool).at_work += 1;
     }
 
     /// Requests another thread, because there is more work than the calling thread can do.
     pub fn invite(&self) -> WorkerStep {
-        self.call(self.pool())
+        self.call(lock(&self.pool))
     }
 
     /// Calls one more thread if a core is free.
@@ -212,12 +208,12 @@ impl Workers {
 
     /// Number of serving threads.
     pub fn threads(&self) -> u32 {
-        self.pool().threads
+        lock(&self.pool).threads
     }
 
     /// Reports that a requested thread could not be started, or that a thread has died.
     pub fn lost(&self) {
-        let mut pool = self.pool();
+        let mut pool = lock(&self.pool);
         pool.threads -= 1;
         pool.at_work -= 1;
     }
@@ -225,7 +221,7 @@ impl Workers {
     /// Waits until a client has sent data, and returns the client's number. `answered` is the number of bytes sent, if the calling thread
     /// has just answered a request. Returns `None` if the calling thread is no longer needed and must end.
     pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn(), reap: &dyn Fn()) -> Option<u64> {
-        let mut pool = self.pool();
+        let mut pool = lock(&self.pool);
         let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MAX_TAKEN) as u64);
         let mut look = answered.filter(|_| self.cores > 1).map(look);
         loop {
@@ -240,7 +236,7 @@ impl Workers {
                     pool.polls = true;
                     drop(pool);
                     poller.poll(self, look);
-                    pool = self.pool();
+                    pool = lock(&self.pool);
                     pool.polls = false;
                     let ended = poller.came.contains(&SOURCE);
                     let clients = poller.came.drain(..).filter(|number| *number < SOURCE);
@@ -250,13 +246,13 @@ impl Workers {
                     if ended {
                         drop(pool);
                         reap();
-                        pool = self.pool();
+                        pool = lock(&self.pool);
                     }
                     if pool.ready.len() > 1 {
                         if self.call(pool) == WorkerStep::Spawn {
                             spawn();
                         }
-                        pool = self.pool();
+                        pool = lock(&self.pool);
                     }
                     continue;
                 }
@@ -303,7 +299,7 @@ impl Workers {
 
     /// Makes all threads end: [`Workers::take`] returns `None` from now on.
     pub fn end(&self) {
-        self.pool().ended = true;
+        lock(&self.pool).ended = true;
         self.called.notify_all();
         self.wake();
     }
@@ -406,7 +402,7 @@ mod tests {
         }
         workers.end();
         assert_eq!(workers.take(Some(0), &no_spawn, &|| ()), None);
-        let pool = workers.pool();
+        let pool = lock(&workers.pool);
         assert_eq!((pool.threads, pool.at_work, pool.resting), (0, 0, 0));
     }
 
@@ -460,7 +456,7 @@ mod tests {
             }
             workers.end();
         });
-        let pool = workers.pool();
+        let pool = lock(&workers.pool);
         assert_eq!(
             (pool.threads, pool.at_work, pool.resting, pool.calls),
             (0, 0, 0, 0)

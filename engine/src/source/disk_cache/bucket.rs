@@ -29,6 +29,7 @@ use super::tier::{Part, Tier};
 use crate::source::SourceOpenError;
 use crate::source::object::{self, KeyRefusal, Keys, ObjectSettings, begin};
 use crate::source::sinks::FillPlace;
+use crate::sync::lock;
 use bytes::Bytes;
 use futures_util::future::try_join;
 use std::ops::Range;
@@ -75,7 +76,7 @@ impl BucketTier {
     /// Starts to list a version, unless a listing is already running.
     fn begin_list(&self, version: &Arc<CachedVersion>) {
         {
-            let mut state = version.listing.hold();
+            let mut state = lock(&version.listing.state);
             let me = Some(std::process::id());
             if state.runs_in == me {
                 return;
@@ -104,7 +105,7 @@ impl BucketTier {
             let bytes = run.bytes(version.size);
             let is_within = run.first + run.blocks <= version.size.div_ceil(BLOCK_BYTES);
             if is_within && size == run.data_at() + bytes.end - bytes.start {
-                version.listing.hold().add(run);
+                lock(&version.listing.state).add(run);
             } else {
                 Counts::add(&self.tier.counts.wrong, 1);
             }
@@ -191,7 +192,7 @@ impl Tier for BucketTier {
             self.begin_list(version);
             version.listing.await_first(self.patience);
         }
-        let state = version.listing.hold();
+        let state = lock(&version.listing.state);
         let run = state.run_of(range.start / BLOCK_BYTES);
         if let Some(run) = run {
             let end = run.bytes(version.size).end.min(range.end);
@@ -210,10 +211,10 @@ impl Tier for BucketTier {
         end: u64,
     ) -> Result<(), Fault> {
         let blocks = place.at / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-        let run = version.listing.hold().run_of(blocks.start);
+        let run = lock(&version.listing.state).run_of(blocks.start);
         let run = run.ok_or(Fault::Absent)?;
         let bytes = self.blocks(version, run, &blocks).inspect_err(|_| {
-            version.listing.hold().runs.remove(&run.first);
+            lock(&version.listing.state).runs.remove(&run.first);
         })?;
         let first = blocks.start * BLOCK_BYTES;
         while place.at < end {
@@ -253,7 +254,7 @@ impl Tier for BucketTier {
         match self.keys.within(PUT_PATIENCE, put) {
             Ok(()) => {
                 self.tier.wrote(bytes.len() as u64);
-                version.listing.hold().add(run);
+                lock(&version.listing.state).add(run);
                 true
             }
             Err(refusal) => {

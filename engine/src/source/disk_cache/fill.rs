@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Maximum bytes of one request. Requests are smaller if many concurrent ones would fill the writer's queue.
@@ -164,7 +164,7 @@ impl DiskCache {
                     Ok(_) => {}
                 }
             }
-            while !work.hold().is_done() {
+            while !lock(&work.state).is_done() {
                 if !goes_on(work.counts()) {
                     work.end(CacheFillEnd::Stopped);
                 }
@@ -176,7 +176,7 @@ impl DiskCache {
             work.end(CacheFillEnd::Refused);
         }
         let (now, counts) = (self.counts(), work.counts());
-        let state = work.hold();
+        let state = lock(&work.state);
         Ok(CacheFillReport {
             counts,
             left_out: state.left_out.clone(),
@@ -230,14 +230,10 @@ impl FillState {
 }
 
 impl FillWork<'_> {
-    fn hold(&self) -> MutexGuard<'_, FillState> {
-        lock(&self.state)
-    }
-
     /// What another process has written since an object was opened is not fetched again.
     fn counts(&self) -> CacheFillCounts {
         let hit_bytes = self.cache.counts().hit_bytes - self.before.hit_bytes;
-        let mut counts = self.hold().counts;
+        let mut counts = lock(&self.state).counts;
         let by_others = hit_bytes.min(counts.fetched_bytes);
         counts.held_bytes += by_others;
         counts.fetched_bytes -= by_others;
@@ -251,7 +247,7 @@ impl FillWork<'_> {
     fn end(&self, why: CacheFillEnd) {
         // Requests that began before a limit was reached still fit.
         let stops = why == CacheFillEnd::Stopped || self.has_refused();
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         state.ended.get_or_insert(why);
         self.stopped.fetch_or(stops, Ordering::Relaxed);
         drop(state);
@@ -263,7 +259,7 @@ impl FillWork<'_> {
         let now = self.cache.counts();
         let others = self
             .before_bytes
-            .saturating_sub(self.hold().counts.held_bytes);
+            .saturating_sub(lock(&self.state).counts.held_bytes);
         now.refused_writes > self.before.refused_writes
             || now.evicted_bytes - self.before.evicted_bytes > others
     }
@@ -273,7 +269,7 @@ impl FillWork<'_> {
         let need = move || !stopped.load(Ordering::Relaxed);
         tree::while_needed(Arc::new(need), || {
             let mut scratch = vec![0; SCRATCH_BYTES];
-            let mut state = self.hold();
+            let mut state = lock(&self.state);
             loop {
                 let Some(job) = state.take() else {
                     if state.is_done() {
@@ -286,7 +282,7 @@ impl FillWork<'_> {
                 state.busy += 1;
                 drop(state);
                 self.work(job, &mut scratch);
-                state = self.hold();
+                state = lock(&self.state);
                 state.busy -= 1;
                 self.changed.notify_all();
             }
@@ -306,14 +302,14 @@ impl FillWork<'_> {
         }));
         match done.unwrap_or_else(|panic| Err(of_panic(&*panic))) {
             Err(_) if self.is_stopped() => {}
-            Err(error) => self.hold().leave_out(name, error.to_string()),
+            Err(error) => lock(&self.state).leave_out(name, error.to_string()),
             Ok(()) => {}
         }
     }
 
     fn list(&self, folder: PathBuf) -> Result<(), SourceError> {
         let names = self.tree.names(&folder)?;
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
             match entry.kind {
                 Kind::Folder if state.folders.len() < MAX_FOLDERS => {
@@ -355,14 +351,13 @@ impl FillWork<'_> {
         let size = source.size();
         let Some(exact) = source.exact_version() else {
             let why = "the server does not report an exact version of the object (no strong ETag)";
-            self.hold()
-                .leave_out(path.display().to_string(), why.to_string());
+            lock(&self.state).leave_out(path.display().to_string(), why.to_string());
             return Ok(());
         };
         let missing = self.cache.disk.missing(exact, size);
         let lacks: u64 = missing.iter().map(|range| range.end - range.start).sum();
         let source = self.cache.over(source);
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         let counts = &mut state.counts;
         let more = size - meta.map_or(0, |meta| meta.size).min(size);
         counts.bytes = counts.bytes.saturating_add(more);
@@ -408,7 +403,7 @@ impl FillWork<'_> {
 
     /// The end of the part of a range that fits into the cache's limit and on the disk. If not all of it fits, the fill ends with this part.
     fn fitting(&self, range: &Range<u64>) -> u64 {
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         let limit = self.cache.settings().size_bytes.min(self.most_bytes);
         let room = limit.saturating_sub(state.file_bytes);
         let fits = range.start + room / in_files(CLAIM_BYTES) * CLAIM_BYTES;
@@ -456,6 +451,6 @@ impl Sink for Forgotten<'_> {
 
     fn filled(&mut self, bytes: usize) {
         self.left -= bytes as u64;
-        self.work.hold().counts.fetched_bytes += bytes as u64;
+        lock(&self.work.state).counts.fetched_bytes += bytes as u64;
     }
 }

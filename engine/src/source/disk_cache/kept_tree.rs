@@ -156,7 +156,7 @@ impl KeptTree {
         let root = own.read(Path::new(""), None);
         if root.is_none_or(|root| root.names.is_empty()) {
             let store = Prefix::open_with(own.name.clone(), own.settings.clone())?;
-            own.hold().store = Some(Arc::new(store));
+            lock(&own.state).store = Some(Arc::new(store));
         }
         Ok(KeptTree(Arc::new(own)))
     }
@@ -169,10 +169,6 @@ impl Drop for KeptTree {
 }
 
 impl KeptPrefix {
-    fn hold(&self) -> MutexGuard<'_, TreeState> {
-        lock(&self.state)
-    }
-
     fn ttl(&self) -> Duration {
         match self.cache.settings().names {
             KeptNames::Believed(ttl) => ttl,
@@ -215,7 +211,7 @@ impl KeptPrefix {
 
     /// The store, opened on first use.
     fn store(&self) -> Result<Arc<Prefix>, SourceError> {
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         while state.is_opening {
             state = self.wait(state)?;
         }
@@ -225,7 +221,7 @@ impl KeptPrefix {
         state.is_opening = true;
         drop(state);
         let opened = Prefix::open_with(self.name.clone(), self.settings.clone()).map(Arc::new);
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         state.is_opening = false;
         state.store = opened.as_ref().ok().cloned();
         drop(state);
@@ -242,7 +238,7 @@ impl KeptPrefix {
     fn shown(self: &Arc<Self>, folder: &Path, is_one: bool) -> Option<Arc<FolderNames>> {
         let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
         {
-            let state = self.hold();
+            let state = lock(&self.state);
             if let Some(known) = state.folders.get(folder)
                 && let Some(names) = known.shown(ttl)
             {
@@ -255,7 +251,7 @@ impl KeptPrefix {
         }
         let listing = self.read(folder, is_one.then_some(LOOK_BYTES))?;
         let (names, is_young) = (Arc::clone(&listing.names), listing.is_younger(ttl));
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         let is_new = !state.settled.contains_key(&hash);
         state.settled.entry(hash).or_default();
         let check = match state.folders.get(folder) {
@@ -304,7 +300,7 @@ impl KeptPrefix {
     /// those on the disk, or if its date matters.
     fn settle(&self, folder: &Path, names: Option<&Arc<FolderNames>>, listed_ms: u64) {
         let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         let kept = state.take(folder);
         let kept = kept.map(|kept| {
             let old = &kept.listing.names;
@@ -355,7 +351,7 @@ impl KeptPrefix {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
             return Ok(());
         };
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         loop {
             let Some(known) = state.folders.get(folder) else {
                 return Ok(());
@@ -382,7 +378,7 @@ impl KeptPrefix {
             Err(error) if error.errno() == Errno::NOENT.raw_os_error() => {}
             Err(error) => return Err(error),
         }
-        if let Some(known) = self.hold().folders.get_mut(folder) {
+        if let Some(known) = lock(&self.state).folders.get_mut(folder) {
             known.is_wrong = true;
         }
         Err(SourceError::Changed {
@@ -401,14 +397,14 @@ impl KeptPrefix {
         });
         if done.is_err() {
             // Without a checker, each open sends a request for its file.
-            self.hold().checkers -= 1;
+            lock(&self.state).checkers -= 1;
         }
     }
 
     fn check_all(&self) {
         loop {
             let folder = {
-                let mut state = self.hold();
+                let mut state = lock(&self.state);
                 let next = state.queue.pop_front();
                 let Some(folder) = next.filter(|_| !self.ended.load(Ordering::Relaxed)) else {
                     state.checkers -= 1;
@@ -425,7 +421,7 @@ impl KeptPrefix {
             };
             let listed = self.list(&folder);
             if listed.is_err() {
-                let mut state = self.hold();
+                let mut state = lock(&self.state);
                 if let Some(kept) = state.folders.get_mut(&folder)
                     && kept.check == CheckState::Running
                 {
@@ -454,7 +450,7 @@ impl Tree for KeptTree {
     }
 
     fn is_unsure(&self, path: &Path) -> bool {
-        let state = self.0.hold();
+        let state = lock(&self.0.state);
         let folder = path.parent().and_then(|folder| state.folders.get(folder));
         folder.is_some_and(KeptFolder::is_unchecked)
     }
@@ -464,7 +460,7 @@ impl Tree for KeptTree {
     }
 
     fn names_exactly(&self, meta: &Meta) -> bool {
-        let state = self.0.hold();
+        let state = lock(&self.0.state);
         let store = state.store.as_ref();
         store.is_some_and(|store| store.names_exactly(meta))
     }
@@ -521,7 +517,7 @@ impl Tree for KeptTree {
     }
 
     fn left_out(&self) -> u64 {
-        let state = self.0.hold();
+        let state = lock(&self.0.state);
         state.store.as_ref().map_or(0, |store| store.left_out())
     }
 }

@@ -6,7 +6,7 @@ use super::hash::{BLOCK_BYTES, VersionHash};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// While reads of a version go to the store, it is listed again at this interval. `LIST_PART`: the interval is at least this many times as
@@ -56,7 +56,7 @@ impl BlockRun {
 /// The runs of a version that are known to be in the bucket.
 #[derive(Default)]
 pub struct VersionListing {
-    state: Mutex<ListingState>,
+    pub state: Mutex<ListingState>,
     ended: Condvar,
 }
 
@@ -86,23 +86,19 @@ impl ListingState {
 }
 
 impl VersionListing {
-    pub fn hold(&self) -> MutexGuard<'_, ListingState> {
-        lock(&self.state)
-    }
-
     pub fn is_known(&self) -> bool {
-        self.hold().has_ended
+        lock(&self.state).has_ended
     }
 
     /// Returns true if it is time to list the version's runs again.
     pub fn is_due(&self) -> bool {
-        let state = self.hold();
+        let state = lock(&self.state);
         let pause = LIST_EVERY.max(state.took * LIST_PART);
         state.has_ended && state.began.is_none_or(|began| began.elapsed() >= pause)
     }
 
     pub fn end(&self) {
-        let mut state = self.hold();
+        let mut state = lock(&self.state);
         state.took = state.began.map_or(Duration::ZERO, |began| began.elapsed());
         (state.runs_in, state.has_ended) = (None, true);
         drop(state);
@@ -112,7 +108,7 @@ impl VersionListing {
     /// Waits for the first listing to end, at most this long after it began. If the listing takes longer, it continues while reads
     /// go on.
     pub fn await_first(&self, most: Duration) {
-        let state = self.hold();
+        let state = lock(&self.state);
         let left = most.saturating_sub(state.began.map_or(most, |began| began.elapsed()));
         drop(
             self.ended

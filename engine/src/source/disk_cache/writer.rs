@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Maximum bytes of runs that are queued or being filled; `QUEUED_PART`: they use at most this part of the machine's memory. Chosen: the
@@ -139,12 +139,6 @@ impl QueueState {
     }
 }
 
-impl WriteQueue {
-    fn hold(&self) -> MutexGuard<'_, QueueState> {
-        lock(&self.state)
-    }
-}
-
 pub struct Writer {
     most_queued: AtomicU64,
     queue: Arc<WriteQueue>,
@@ -189,7 +183,7 @@ impl Writer {
     /// Queues a note for the tier. The note is dropped if the queue has no space for it.
     pub fn note(&self, note: Note) {
         let job = Job::Note(note);
-        let mut state = self.queue.hold();
+        let mut state = lock(&self.queue.state);
         let bytes = state.bytes + job.held_bytes();
         if bytes <= self.most_queued() && state.notes < MAX_NOTES {
             state.bytes = bytes;
@@ -211,12 +205,12 @@ impl Writer {
 
     /// Returns the number of bytes that are queued or being collected.
     pub fn queued_bytes(&self) -> u64 {
-        self.queue.hold().bytes
+        lock(&self.queue.state).bytes
     }
 
     /// Waits at most this long until all fetched data is written to disk. Returns true if all data is written.
     pub fn flush(&self, most: Duration) -> bool {
-        let mut state = self.queue.hold();
+        let mut state = lock(&self.queue.state);
         if state.threads_of != Some(std::process::id()) {
             return state.jobs.is_empty();
         }
@@ -233,7 +227,7 @@ impl Writer {
     fn buffer(&self, version: &CachedVersion, most: u64) -> Option<(RunBytes, u64)> {
         let is_large = version.size > LARGE_BYTES;
         let held = most + JOB_BYTES + if is_large { DIRECT_ALIGN as u64 } else { 0 };
-        let mut state = self.queue.hold();
+        let mut state = lock(&self.queue.state);
         if state.bytes + held > self.most_queued() {
             return None;
         }
@@ -257,7 +251,7 @@ impl Writer {
     }
 
     fn push(&self, job: Job) {
-        let mut state = self.queue.hold();
+        let mut state = lock(&self.queue.state);
         state.notes += usize::from(!matches!(job, Job::Write(_)));
         state.waiting += job.held_bytes();
         state.jobs.push_back(job);
@@ -282,7 +276,7 @@ impl Writer {
         }
         // No thread could be started, so nothing is written. The next run tries again.
         let jobs = {
-            let mut state = self.queue.hold();
+            let mut state = lock(&self.queue.state);
             state.threads -= 1;
             if state.threads > 0 {
                 return;
@@ -298,7 +292,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue.hold().ends = true;
+        lock(&self.queue.state).ends = true;
         self.queue.ready.notify_all();
     }
 }
@@ -385,7 +379,7 @@ impl Tee {
             }));
             return;
         }
-        self.writer.queue.hold().bytes -= held;
+        lock(&self.writer.queue.state).bytes -= held;
         self.give_back(arrived);
     }
 
@@ -404,7 +398,7 @@ impl Drop for Tee {
 }
 
 fn work(queue: &WriteQueue, tier: &dyn Tier) {
-    let mut state = queue.hold();
+    let mut state = lock(&queue.state);
     let mut was_idle = false;
     loop {
         let Some(job) = state.jobs.pop_front() else {
@@ -414,7 +408,7 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
                 state.working += 1;
                 drop(state);
                 tier.settle();
-                state = queue.hold();
+                state = lock(&queue.state);
                 state.working -= 1;
                 continue;
             }
@@ -445,7 +439,7 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
             tier.state().writes.off(PANIC_PAUSE);
         }
         job.give_back(tier);
-        state = queue.hold();
+        state = lock(&queue.state);
         state.working -= 1;
         state.bytes -= job.held_bytes();
         if let Job::Write(run) = job {

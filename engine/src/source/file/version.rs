@@ -135,10 +135,6 @@ fn bytes_at<'a>(bufs: &'a [IoSliceMut<'_>], mut skip: usize, len: usize) -> Opti
 }
 
 impl Core {
-    pub(super) fn known(&self) -> MutexGuard<'_, AcceptedVersion> {
-        lock(&self.known)
-    }
-
     pub(super) fn identity_now(&self) -> Result<Identity, Errno> {
         let stat = rustix::fs::fstat(&self.file)?;
         if self.device {
@@ -161,7 +157,7 @@ impl Core {
     /// Accepts the current state of the file as its version.
     pub(super) fn accept_now(&self) -> u64 {
         let now = self.identity_now();
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let identity = now.unwrap_or(known.identity);
         *known = AcceptedVersion {
             identity,
@@ -183,7 +179,7 @@ impl Core {
         let mut now = ask()?;
         let mut pause = FIRST_LOOK;
         loop {
-            let mut known = self.known();
+            let mut known = lock(&self.known);
             if now == known.identity {
                 self.remember(&mut known, pick);
                 return Ok(now.size);
@@ -237,7 +233,7 @@ impl Core {
                 }
             }
         }
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         // Bytes read before this check are of the same version, too.
         self.remember(&mut known, pick);
         if known.accepted == accepted && known.identity.size < now.size {
@@ -275,7 +271,7 @@ impl Core {
             };
         }
         let (accepted, size) = {
-            let known = self.known();
+            let known = lock(&self.known);
             (known.accepted, known.identity.size)
         };
         // Within the file: a buffer may reach beyond its end.
@@ -297,7 +293,7 @@ impl Core {
             return Ok(());
         }
         let (accepted, size) = {
-            let known = self.known();
+            let known = lock(&self.known);
             (known.accepted, known.identity.size)
         };
         let offset = size.saturating_sub(1) / PIECE_BYTES * PIECE_BYTES;
@@ -308,7 +304,7 @@ impl Core {
             offset,
             &mut Pick::default(),
         )?;
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         if known.accepted == accepted && known.identity.size == size && read as u64 == size - offset
         {
             known.tail = Some(self.piece(offset, &bytes[..read]));

@@ -135,7 +135,7 @@ impl Core {
             .ok_or_else(|| self.io("writing", Errno::ROFS))?;
         self.begin_write(bytes.len() as u64, offset)?;
         let written = write_all(file, bytes, offset);
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         if self.writes.under_way.fetch_sub(1, Ordering::Relaxed) == 1
             && let Ok(Identity { mtime_ns, .. }) = self.identity_now()
         {
@@ -150,7 +150,7 @@ impl Core {
     fn begin_write(&self, len: u64, offset: u64) -> Result<(), SourceError> {
         loop {
             {
-                let known = self.known();
+                let known = lock(&self.known);
                 if offset
                     .checked_add(len)
                     .is_none_or(|end| end > known.identity.size)

@@ -23,7 +23,7 @@ use crate::source::{EIO, errno_text};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The server gets the silence timeout once more for each of these many bytes: at 30 s, it must send 35 KB/s.
@@ -94,12 +94,12 @@ impl NbdLink {
     }
 
     pub fn is_up(&self) -> bool {
-        !matches!(self.replies().owner, ReplyOwner::Down(_))
+        !matches!(lock(&self.replies).owner, ReplyOwner::Down(_))
     }
 
     /// The change of the export that has ended the connection, if one has.
     pub fn change(&self) -> Option<LinkError> {
-        match &self.replies().owner {
+        match &lock(&self.replies).owner {
             ReplyOwner::Down(why @ LinkError::Changed(_)) => Some(why.clone()),
             _ => None,
         }
@@ -107,11 +107,7 @@ impl NbdLink {
 
     /// Returns the number of reads in flight.
     pub fn requests(&self) -> u32 {
-        self.replies().waiting.len() as u32
-    }
-
-    fn replies(&self) -> MutexGuard<'_, ReplyState> {
-        lock(&self.replies)
+        lock(&self.replies).waiting.len() as u32
     }
 
     /// Reads from `offset` into `bufs`.
@@ -146,7 +142,7 @@ impl NbdLink {
     ) -> Result<(), LinkError> {
         let bell = Arc::new(Condvar::new());
         let (cookie, until) = {
-            let mut replies = self.replies();
+            let mut replies = lock(&self.replies);
             if let ReplyOwner::Down(why) = &replies.owner {
                 return Err(why.clone());
             }
@@ -164,7 +160,7 @@ impl NbdLink {
             len: len as u32,
         };
         let done = self.receive(&request, until, &bell, bufs, skip);
-        self.replies().owed -= len as u64;
+        lock(&self.replies).owed -= len as u64;
         done
     }
 
@@ -206,7 +202,7 @@ impl NbdLink {
     /// Waits until the header of the reply to this cookie has been read. The caller then has the turn. Returns the error number of
     /// the reply.
     fn listen(&self, cookie: u64, until: Instant, bell: &Condvar) -> Result<u32, LinkError> {
-        let mut replies = self.replies();
+        let mut replies = lock(&self.replies);
         loop {
             if Instant::now() >= until {
                 drop(replies);
@@ -229,7 +225,7 @@ impl NbdLink {
                     if whose == cookie {
                         return Ok(error);
                     }
-                    replies = self.replies();
+                    replies = lock(&self.replies);
                     let Some(other) = replies.waiting.get(&whose).map(Arc::clone) else {
                         drop(replies);
                         return Err(self.down(LinkError::odd("a reply with an unknown cookie")));
@@ -237,7 +233,7 @@ impl NbdLink {
                     replies.owner = ReplyOwner::For(whose, error);
                     drop(replies);
                     other.notify_one();
-                    replies = self.replies();
+                    replies = lock(&self.replies);
                 }
                 ReplyOwner::Listening | ReplyOwner::For(..) => {
                     let left = until.saturating_duration_since(Instant::now());
@@ -251,7 +247,7 @@ impl NbdLink {
     }
 
     fn yield_floor(&self, cookie: u64) {
-        let mut replies = self.replies();
+        let mut replies = lock(&self.replies);
         replies.waiting.remove(&cookie);
         if matches!(replies.owner, ReplyOwner::Listening) {
             replies.owner = ReplyOwner::Free;
@@ -280,7 +276,7 @@ impl NbdLink {
 
     /// Marks the connection as broken. Returns the error for all readers: the first reason.
     pub fn down(&self, why: LinkError) -> LinkError {
-        let mut replies = self.replies();
+        let mut replies = lock(&self.replies);
         if let ReplyOwner::Down(first) = &replies.owner {
             return first.clone();
         }

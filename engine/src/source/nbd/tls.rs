@@ -31,7 +31,7 @@ use rustls::{
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// Maximum encrypted bytes received from the socket at a time: several records of 16 KiB.
 const INBOX_BYTES: usize = 128 << 10;
@@ -79,27 +79,23 @@ impl Session {
         })
     }
 
-    fn tls(&self) -> MutexGuard<'_, ClientConnection> {
-        lock(&self.tls)
-    }
-
     /// Advances the handshake by one step, with at most one wait for the server. Returns true when the handshake is complete.
     pub fn agree(&self, socket: &ServerSocket) -> std::io::Result<bool> {
         self.send(socket, &[])?;
-        if self.tls().is_handshaking() {
+        if lock(&self.tls).is_handshaking() {
             let stepped = self.receive(socket, &mut []);
             // Our reply, including an alert that ends the session.
             let said = self.send(socket, &[]);
             stepped.and(said)?;
         }
-        Ok(!self.tls().is_handshaking())
+        Ok(!lock(&self.tls).is_handshaking())
     }
 
     /// Encrypts bytes and sends them. Only one caller may send at a time.
     pub fn send(&self, socket: &ServerSocket, bytes: &[u8]) -> std::io::Result<()> {
         let mut records = Vec::new();
         {
-            let mut tls = self.tls();
+            let mut tls = lock(&self.tls);
             tls.writer().write_all(bytes)?;
             while tls.wants_write() {
                 tls.write_tls(&mut records)?;
@@ -112,7 +108,7 @@ impl Session {
     /// Only one caller may receive at a time.
     pub fn receive(&self, socket: &ServerSocket, buf: &mut [u8]) -> std::io::Result<Option<usize>> {
         let mut inbox = lock(&self.inbox);
-        if let Some(got) = inbox.decrypt(&mut self.tls(), buf)? {
+        if let Some(got) = inbox.decrypt(&mut lock(&self.tls), buf)? {
             return Ok(Some(got));
         }
         inbox.start = 0;
@@ -120,7 +116,7 @@ impl Session {
         if inbox.end == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        inbox.decrypt(&mut self.tls(), buf)
+        inbox.decrypt(&mut lock(&self.tls), buf)
     }
 }
 

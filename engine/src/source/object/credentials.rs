@@ -29,7 +29,7 @@ use crate::sync::lock;
 use futures_util::future::BoxFuture;
 use object_store::CredentialProvider;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 use url::Url;
@@ -145,11 +145,11 @@ where
         return Ok(None);
     }
     let keeper = network::hold().keeper(key, || Keeper::new(store, Box::new(chain())));
-    if keeper.lock().held.is_none() {
+    if lock(&keeper.state).held.is_none() {
         let found = network::wait(keeper.ask());
         found.map_err(|refusal| Unfit::new(refusal.to_string(), "try again"))??;
     }
-    let has_some = keeper.lock().held.is_some();
+    let has_some = lock(&keeper.state).held.is_some();
     if !has_some {
         network::hold().set_none(key, keeper.chain.missing());
     }
@@ -215,15 +215,11 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
-        lock(&self.state)
-    }
-
     /// Returns credentials that are valid now.
     async fn get(self: &Arc<Self>) -> Result<Arc<C>, Unfit> {
         let now = SystemTime::now();
         let valid = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             let is_renewing = state.is_renewing;
             let valid = state.held.as_ref().filter(|held| held.is_valid(now));
             let is_due =
@@ -242,8 +238,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
             return Ok(credential);
         }
         self.ask().await?;
-        let held = self
-            .lock()
+        let held = lock(&self.state)
             .held
             .as_ref()
             .map(|held| Arc::clone(&held.credential));
@@ -252,7 +247,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
 
     async fn renew_beside(&self) {
         let done = self.ask().await;
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.is_renewing = false;
         if let Err(unfit) = done {
             tracing::warn!(
@@ -271,9 +266,9 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
     /// again.
     async fn ask(&self) -> Result<(), Unfit> {
         let begun = Instant::now();
-        let before = self.lock().changed_at;
+        let before = lock(&self.state).changed_at;
         let _asking = self.asking.lock().await;
-        if self.lock().changed_at != before {
+        if lock(&self.state).changed_at != before {
             return Ok(());
         }
         self.ask_in_turn(begun).await
@@ -281,7 +276,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
 
     /// The caller holds `asking`, since `begun` or shortly after.
     async fn ask_in_turn(&self, begun: Instant) -> Result<(), Unfit> {
-        if let Some((at, unfit)) = &self.lock().failed
+        if let Some((at, unfit)) = &lock(&self.state).failed
             && (*at > begun || at.elapsed() < FAILED_FOR)
         {
             return Err(unfit.clone());
@@ -297,7 +292,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
                 self.hold(found);
                 Ok(())
             }
-            Ok(None) if self.lock().held.is_some() => {
+            Ok(None) if lock(&self.state).held.is_some() => {
                 let why = "no source in the credential chain provides credentials any more";
                 Err(Unfit::new(why, "log in again"))
             }
@@ -305,14 +300,14 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
             Err(unfit) => Err(unfit),
         };
         if let Err(unfit) = &done {
-            self.lock().failed = Some((Instant::now(), unfit.clone()));
+            lock(&self.state).failed = Some((Instant::now(), unfit.clone()));
         }
         done
     }
 
     fn hold(&self, found: FoundCredential<C>) {
         let now = SystemTime::now();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let left = found.expires.and_then(|at| at.duration_since(now).ok());
         let expires_in = left.map(|left| left.as_secs());
         tracing::info!(expires_in, "credentials of {}: {}", self.store, found.link);
@@ -350,7 +345,7 @@ impl<C: Send + Sync + PartialEq + 'static> Renew for Keeper<C> {
             let begun = Instant::now();
             let _asking = self.asking.lock().await;
             let may_ask = {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 let is_other = state.changed_at.is_some_and(|at| at > asked);
                 let may = !is_other && state.refused_at.is_none_or(|at| at.elapsed() > PAUSE);
                 if may {
@@ -361,12 +356,12 @@ impl<C: Send + Sync + PartialEq + 'static> Renew for Keeper<C> {
             if may_ask && let Err(unfit) = self.ask_in_turn(begun).await {
                 tracing::warn!("credentials of {} are refused: {}", self.store, unfit.why);
             }
-            self.lock().changed_at.is_some_and(|at| at > asked)
+            lock(&self.state).changed_at.is_some_and(|at| at > asked)
         })
     }
 
     fn link(&self) -> Option<Link> {
-        let state = self.lock();
+        let state = lock(&self.state);
         state.held.as_ref().map(|held| Link {
             name: Arc::clone(&held.link),
             remedy: Arc::clone(&held.remedy),
@@ -450,7 +445,7 @@ mod tests {
 
     /// As a clock that was set, or a machine that slept.
     fn expire(keeper: &Keeper<u64>) {
-        if let Some(held) = &mut keeper.lock().held {
+        if let Some(held) = &mut lock(&keeper.state).held {
             held.expires = Some(SystemTime::UNIX_EPOCH);
         }
     }
@@ -474,19 +469,19 @@ mod tests {
     fn they_are_renewed_beside_the_readers_before_they_expire() {
         let (keeper, given) = keeper_of(2, Duration::from_secs(3600), 3);
         let due = |keeper: &Keeper<u64>| {
-            if let Some(held) = &mut keeper.lock().held {
+            if let Some(held) = &mut lock(&keeper.state).held {
                 held.renewed_from = Some(SystemTime::UNIX_EPOCH);
             }
         };
         due(&keeper);
         assert_eq!(get(&keeper), Ok(1), "the old ones, at once");
-        while keeper.lock().is_renewing {
+        while lock(&keeper.state).is_renewing {
             std::thread::yield_now();
         }
         assert_eq!((get(&keeper), given.load(Ordering::Relaxed)), (Ok(2), 2));
         due(&keeper);
         assert_eq!(get(&keeper), Ok(2));
-        while keeper.lock().is_renewing {
+        while lock(&keeper.state).is_renewing {
             std::thread::yield_now();
         }
         assert_eq!(

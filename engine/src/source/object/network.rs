@@ -321,7 +321,7 @@ impl Brake {
                 return turn;
             }
             if demand.is_none() && is_awaited() {
-                self.lock().demand_waits += 1;
+                lock(&self.state).demand_waits += 1;
                 demand = Some(DemandWaits(self));
             }
             let _ = tokio::time::timeout(LOOKS_EVERY, ended).await;
@@ -329,7 +329,7 @@ impl Brake {
     }
 
     fn begin(&self, is_awaited: bool) -> Option<Turn<'_>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let is_free = state.limit == 0 || state.under_way < (state.limit / ONE).max(1);
         if !is_free || !is_awaited && state.demand_waits > 0 {
             return None;
@@ -340,16 +340,12 @@ impl Brake {
             halved: state.halved,
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, RequestLimit> {
-        lock(&self.state)
-    }
 }
 
 impl Turn<'_> {
     /// Records that the server has replied to a request.
     pub fn answered(&self) {
-        let mut state = self.brake.lock();
+        let mut state = lock(&self.brake.state);
         if let Some(more) = (ONE * ONE).checked_div(state.limit) {
             state.limit = if state.limit + more < MAX_LIMIT * ONE {
                 state.limit + more
@@ -361,7 +357,7 @@ impl Turn<'_> {
 
     /// Lowers the limit, because the server asks for fewer requests. Returns the new limit if it has changed.
     pub fn refused(&self) -> Option<u32> {
-        let mut state = self.brake.lock();
+        let mut state = lock(&self.brake.state);
         if state.halved != self.halved {
             return None;
         }
@@ -374,7 +370,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let limited = {
-            let mut state = self.brake.lock();
+            let mut state = lock(&self.brake.state);
             state.under_way -= 1;
             state.limit > 0
         };
@@ -386,7 +382,7 @@ impl Drop for Turn<'_> {
 
 impl Drop for DemandWaits<'_> {
     fn drop(&mut self) {
-        self.0.lock().demand_waits -= 1;
+        lock(&self.0.state).demand_waits -= 1;
     }
 }
 
@@ -438,7 +434,7 @@ mod tests {
             let one = begin(&brake, 1, false);
             assert_eq!(one[0].refused(), Some(1));
         }
-        brake.lock().demand_waits += 1;
+        lock(&brake.state).demand_waits += 1;
         let waits = DemandWaits(&brake);
         assert!(brake.begin(false).is_none(), "a read waits for another");
         assert_eq!(begin(&brake, 9, true).len(), 1);

@@ -12,6 +12,7 @@ use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
 use crate::source::SourceError;
 use crate::source::tree::{Kind, Meta, max_name_bytes, name_bytes, too_many_bytes};
+use crate::sync::lock;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -41,7 +42,7 @@ impl View {
 
     /// The folder of a handle and its names; listed anew if they are read from the start.
     fn listing(&self, fh: u64, from: u64) -> Result<(u64, Arc<FolderListing>), KernelErrno> {
-        let known = self.handles().folders.get(&fh).cloned();
+        let known = lock(&self.handles).folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
             Some(names) if from > 0 => names,
@@ -104,8 +105,7 @@ impl View {
             let is_listed = listed.is_some();
             let meta = match listed {
                 Some(meta) => meta,
-                None if dots => self
-                    .nodes()
+                None if dots => lock(&self.nodes)
                     .known(number)
                     .map(|node| node.meta.clone())
                     .ok_or(Errno::STALE.raw_os_error())?,
@@ -145,7 +145,7 @@ impl View {
     /// Clears the cached answers about names. Returns whether they used a large part of the memory for names.
     fn makes_room(&self) -> bool {
         let before = name_bytes();
-        self.said().forget_all();
+        lock(&self.said).forget_all();
         before.saturating_sub(name_bytes()) > max_name_bytes() / 4
     }
 
@@ -163,9 +163,9 @@ impl View {
         let names = names.map_err(|e| self.refuse_source(&e))?;
         let names = FolderListing::new(folder, names, seen);
         if self.lists_versions {
-            self.said().list(&names);
+            lock(&self.said).list(&names);
         }
-        let old = match self.handles().folders.get_mut(&fh) {
+        let old = match lock(&self.handles).folders.get_mut(&fh) {
             Some((_, place)) => place.replace(Arc::clone(&names)),
             None => None,
         };
@@ -181,7 +181,7 @@ impl View {
     }
 
     pub fn release_folder(&self, fh: u64) {
-        let gone = self.handles().folders.remove(&fh);
+        let gone = lock(&self.handles).folders.remove(&fh);
         drop(gone);
     }
 }

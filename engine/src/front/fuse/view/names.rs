@@ -38,7 +38,7 @@ use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum number of cached single names. When it is exceeded, the cache is cleared.
@@ -311,7 +311,7 @@ impl View {
     /// The attributes at a path, and the time of the request.
     pub(super) fn look(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
         let question = match self.lists_versions {
-            true => self.said().question(path),
+            true => lock(&self.said).question(path),
             false => Question::Plain,
         };
         let (asked, mut others) = (Instant::now(), Vec::new());
@@ -334,7 +334,7 @@ impl View {
             Question::Plain => self.tree.look(path),
         };
         if self.lists_versions {
-            let mut said = self.said();
+            let mut said = lock(&self.said);
             if let Ok(meta) = &found
                 && !others.is_empty()
             {
@@ -357,17 +357,13 @@ impl View {
     /// Requests all names of a folder, and caches them. Returns `None` if one request does not list them.
     fn list_small(&self, folder: &Path, asked: Instant) -> Option<Arc<FolderListing>> {
         let names = self.tree.small_folder(folder).ok()?;
-        let mut said = self.said();
+        let mut said = lock(&self.said);
         let known = said.listed(folder);
         known.listed = names.is_some().then_some(asked);
         known.is_large = names.is_none();
         let listing = FolderListing::new(folder, names?, asked);
         said.list(&listing);
         Some(listing)
-    }
-
-    pub(super) fn said(&self) -> MutexGuard<'_, SaidNames> {
-        lock(&self.said)
     }
 }
 

@@ -18,6 +18,7 @@ use super::{KernelErrno, View};
 use crate::front::fuse::nodes::{Node, by_number};
 use crate::source::tree::Kind;
 use crate::source::tree::Meta;
+use crate::sync::lock;
 use crate::{FilePosition, Listing, Reader};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -74,7 +75,7 @@ impl View {
     /// Of the next `MAX_BEHIND` files: those that are not listed, and the position of the last file before them that is listed.
     fn unlisted_behind(&self, number: u64) -> (Option<FilePosition>, Vec<FileToList>) {
         let (mut behind, mut unlisted, mut at) = (None, Vec::new(), number);
-        let mut nodes = self.nodes();
+        let mut nodes = lock(&self.nodes);
         for _ in 0..MAX_BEHIND {
             let Some((next, node)) = nodes.next(at) else {
                 break;
@@ -109,7 +110,7 @@ impl View {
     }
 
     fn is_believed(&self, node: &Node) -> bool {
-        self.said().says(&node.path, &node.meta) == Some(true)
+        lock(&self.said).says(&node.path, &node.meta) == Some(true)
     }
 }
 
