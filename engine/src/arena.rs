@@ -32,7 +32,6 @@ const HUGE_BYTES: usize = 2 << 20;
 /// Size of one mapping in bytes. Only touched pages use memory.
 const SLAB_BYTES: usize = 32 << 20;
 
-/// All pieces of one size.
 struct Arena {
     piece_bytes: usize,
     huge: bool,

@@ -66,7 +66,6 @@ pub struct Pool {
     prefaulter: BufferPrefaulter,
 }
 
-/// The memory of a buffer.
 #[derive(Debug)]
 enum Memory {
     /// An allocation, and the offset of its aligned part.

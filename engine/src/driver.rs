@@ -413,7 +413,6 @@ impl Driver {
         self.change(|state, now| state.feed(now, event))
     }
 
-    /// Changes the state under the lock.
     fn change<R>(&self, change: impl FnOnce(&mut State, Nanos) -> R) -> Result<R, Fault> {
         let now = self.shared.now();
         let mut state = self.enter().lock()?;

@@ -103,7 +103,6 @@ impl Files {
         })
     }
 
-    /// Another reference to the file's source.
     pub fn source(&self, file: FileId) -> Option<Remote<dyn Source>> {
         self.get(file).map(|file| file.source.share())
     }
@@ -116,7 +115,6 @@ impl Files {
         })
     }
 
-    /// The number of the file, if it still exists.
     pub fn number(&self, key: FileKey) -> Option<FileId> {
         (self.key(key.file)? == key).then_some(key.file)
     }

@@ -104,7 +104,6 @@ impl Jobs {
                 .is_some()
     }
 
-    /// Whether [`Jobs::take_for`] would return a job.
     pub fn has_for(&self, file: FileId, range: ByteRange, alone: bool) -> bool {
         let demand = self.demand.iter().any(|job| alone || job.file == file);
         demand || self.ahead.iter().any(|job| brings(job, file, range))

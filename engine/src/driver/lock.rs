@@ -30,7 +30,6 @@ pub const WAKEUP_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct UnlockedProof(());
 
 impl UnlockedProof {
-    /// Creates the proof, for a thread that enters the driver.
     pub fn enter() -> UnlockedProof {
         debug_assert!(!is_held(), "this thread holds the lock");
         UnlockedProof(())
@@ -133,7 +132,6 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, So
         .inspect_err(report_failure)
 }
 
-/// Wakes a task.
 pub fn wake(waker: &Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| waker.wake_by_ref()));
 }

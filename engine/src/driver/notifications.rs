@@ -44,7 +44,6 @@ impl Notifications {
         self.0.is_empty()
     }
 
-    /// Number of condvars to notify.
     #[cfg(test)]
     pub fn condvars(&self) -> usize {
         let is_condvar = |one: &&Notification| matches!(one, Notification::Notify(_));

@@ -39,7 +39,6 @@ struct QueueState {
     submitted: Vec<SubmittedFetch>,
     /// Number of transfers at the queue.
     in_flight: usize,
-    /// Whether a thread reaps it.
     reaped: bool,
     /// Whether that thread is the one that reaps for tasks.
     reaped_for_tasks: bool,
@@ -50,11 +49,9 @@ struct QueueState {
     /// Number of event loops that watch its descriptor and reap it when it is readable.
     watchers: u32,
     reaper_thread: ReaperThread,
-    /// Which task polls it.
     poller: Poller,
 }
 
-/// The thread that reaps a queue for tasks.
 #[derive(Default)]
 struct ReaperThread {
     /// Whether it runs or is being started.
@@ -88,7 +85,6 @@ pub enum Reaper {
 }
 
 impl QueueState {
-    /// The key of this queue, which is the one of `file`.
     fn key(&self, file: FileId) -> QueueKey {
         let number = self.number;
         QueueKey { file, number }
@@ -124,7 +120,6 @@ impl QueueState {
         }
     }
 
-    /// Notifies the thread that reaps for tasks, if there is one.
     fn interrupt_thread(&mut self, notifications: &mut Notifications) {
         if self.reaper_thread.here {
             let condvar = self.reaper_thread.condvar.take();
@@ -275,7 +270,6 @@ impl Queues {
             .sum()
     }
 
-    /// Number of transfers in flight in the queue of a file.
     pub fn in_flight(&self, file: FileId) -> usize {
         self.table.get(file).map_or(0, |queue| queue.in_flight)
     }
@@ -293,7 +287,6 @@ impl Queues {
             .map(|queue| queue.queue.share())
     }
 
-    /// The queue of a file.
     #[cfg(feature = "nbd")]
     pub fn share(&self, file: FileId) -> Option<Remote<dyn Queue>> {
         self.table.get(file).map(|queue| queue.queue.share())
@@ -311,7 +304,6 @@ impl Queues {
         });
     }
 
-    /// Whether an event loop watches the queue of this file.
     pub fn is_watched(&self, file: FileId) -> bool {
         self.table.get(file).is_some_and(|queue| queue.watchers > 0)
     }
@@ -461,7 +453,6 @@ impl Queues {
         })
     }
 
-    /// Ends the reaping of the queue by this thread.
     pub fn end_reap(&mut self, key: QueueKey) {
         self.table.update_by_key(key, |queue| {
             (queue.reaped, queue.reaped_for_tasks) = (false, false)

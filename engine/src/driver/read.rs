@@ -56,7 +56,6 @@ impl ReadSoFar {
     }
 }
 
-/// A started read.
 #[derive(Clone, Copy, Debug)]
 struct StartedRead {
     slot: u32,
@@ -297,7 +296,6 @@ fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
 //   drop ──► what was served is released, Abandon, the slot is free
 // ```
 
-/// The progress of a task's read.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Its slot, from its first poll to the last byte.
@@ -309,7 +307,6 @@ pub struct Progress {
     /// Whether the source was asked for its size.
     asked: bool,
     given: ReadSoFar,
-    /// Its tracing span, if it has one.
     pub span: Option<ReadSpan>,
     /// How its pages were served, once it has ended.
     pub looked_up: LookedUp,
@@ -322,7 +319,6 @@ impl Progress {
     }
 }
 
-/// A read of a task.
 pub struct TaskRead<'a> {
     pub at: OpenFile,
     pub seen: &'a VersionCursor,

@@ -150,7 +150,6 @@ impl Reads {
         Some(slot)
     }
 
-    /// The next piece of a read.
     #[inline]
     pub fn next_piece(&mut self, slot: u32) -> Option<Ready> {
         self.slots[slot as usize].ready.pop_front()

@@ -136,13 +136,11 @@ pub fn drain(outside: Outside<'_>) -> Result<(), Fault> {
 // none is left. The next thread that releases the lock with a job left wakes a worker. A reaper thread lives as long as tasks read
 // its file, and a second or two longer.
 
-/// The loop of a worker.
 pub fn worker(shared: &Arc<DriverShared>) {
     // After a panic under the lock nothing is left to do.
     let _ = work(shared);
 }
 
-/// The loop of a thread that reaps a queue for tasks.
 pub fn reaper(shared: &Arc<DriverShared>, key: QueueKey) {
     let _ = reap_for_tasks(shared, key);
 }

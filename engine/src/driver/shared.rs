@@ -29,11 +29,9 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The loops that the driver's threads run.
 #[derive(Clone, Copy)]
 pub struct Loops {
     pub worker: fn(&Arc<DriverShared>),
-    /// The loop that reaps a queue for tasks.
     pub reaper: fn(&Arc<DriverShared>, QueueKey),
 }
 
@@ -43,7 +41,6 @@ pub struct DriverShared {
     pub shown: Arc<ShownGroups>,
     /// Reads that were served without the lock.
     pub noted: NotedHits,
-    /// Where idle workers wait.
     pub workers_condvar: Condvar,
     /// Readers wait on this until a changed source has reported its size.
     pub accepted: Condvar,
@@ -196,7 +193,6 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Submits a batch.
     fn submit(self, batch: Batch) -> Self {
         let mut transfers = Vec::with_capacity(batch.jobs.len() * 5);
         for &(serial, job) in &batch.jobs {

@@ -23,7 +23,6 @@ use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::span::Entered;
 
-/// The span of one read.
 #[derive(Debug)]
 pub struct ReadSpan {
     span: Span,
@@ -71,7 +70,6 @@ impl ReadSpan {
         self.span.enter()
     }
 
-    /// Ends the span and records the result of the read in it.
     pub fn end(self, outcome: &Result<usize, Fault>, looked_up: LookedUp, source: impl Display) {
         let ReadSpan { span, offset, len } = self;
         match outcome {

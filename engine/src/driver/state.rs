@@ -242,7 +242,6 @@ impl State {
         }
     }
 
-    /// Reports that a fetch has failed.
     pub fn fail(&mut self, now: Nanos, fetch: FetchId, error: Error) {
         self.feed(now, Event::Failed { fetch, error });
     }
@@ -513,7 +512,6 @@ impl State {
         self.queues.want_thread(file, &mut self.notifications);
     }
 
-    /// Whether the task whose read has this slot polls the file's queue.
     pub fn task_polls(&mut self, now: Nanos, file: FileId, slot: u32) -> bool {
         self.queues
             .task_polls(file, slot, now, &mut self.notifications)

@@ -249,7 +249,6 @@ impl Threads {
         true
     }
 
-    /// Joins the threads that have ended.
     pub fn join_ended(&self) {
         let mut handles = self.handles();
         let all = std::mem::take(&mut *handles);

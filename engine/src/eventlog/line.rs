@@ -294,7 +294,6 @@ pub fn parse_action(line: &str) -> Result<Action, LineError> {
 struct Fields<'a>(SplitAsciiWhitespace<'a>);
 
 impl<'a> Fields<'a> {
-    /// The fields after the first, which must be `kind`.
     fn after(kind: &'static str, line: &'a str) -> Result<Fields<'a>, LineError> {
         let mut fields = Fields(line.split_ascii_whitespace());
         match fields.text(kind)? {

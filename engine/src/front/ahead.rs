@@ -86,7 +86,6 @@ pub struct Ahead<S> {
     check_after: Duration,
 }
 
-/// The open objects.
 #[derive(Default)]
 struct OpenObjects(Mutex<OpenList>);
 
@@ -109,7 +108,6 @@ struct Head {
     seen: Option<ObjectMeta>,
 }
 
-/// One version of an object.
 struct OpenObject {
     meta: ObjectMeta,
     attributes: Attributes,

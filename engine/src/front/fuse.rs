@@ -82,14 +82,12 @@ fn unfit(what: &str, dir: &Path, remedy: &str) -> FrontError {
     FrontError::new(FrontErrorKind::Directory, what, dir.display(), remedy)
 }
 
-/// The error if the system refuses to start threads.
 fn no_threads(dir: &Path, error: std::io::Error) -> FrontError {
     let what = "cannot mount: the system refuses to create a thread";
     let why = error.to_string();
     FrontError::new(FrontErrorKind::System, what, dir.display(), why).caused_by(error)
 }
 
-/// The error if the system refuses the mount.
 fn refused(dir: &Path, error: std::io::Error) -> FrontError {
     let what = format!("cannot mount ({error})");
     let remedy = "load the module 'fuse', install fuse3, and check that this user may mount here";

@@ -486,7 +486,6 @@ fn no_thread(error: std::io::Error) -> FrontError {
     FrontError::new(FrontErrorKind::System, what, "the server", remedy).caused_by(error)
 }
 
-/// The error for a source that cannot be written.
 fn unwritable(reader: &Reader, error: WriteError) -> FrontError {
     let is_of_local_kind = [Defaults::FILE, Defaults::MEMORY]
         .map(|of| of.kind)
@@ -503,7 +502,6 @@ fn unwritable(reader: &Reader, error: WriteError) -> FrontError {
     FrontError::new(FrontErrorKind::Source, what, reader.describe(), remedy).caused_by(error)
 }
 
-/// The error for a writable source that cannot be locked.
 fn locked(reader: &Reader, error: WriteError) -> FrontError {
     let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
     let what = match error.errno() {

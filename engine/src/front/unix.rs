@@ -70,7 +70,6 @@ impl UnixSocket {
 }
 
 impl UnixSocket {
-    /// Removes the socket's file.
     pub fn remove(&self) {
         if std::fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
             // The socket of another server at this path is not removed.

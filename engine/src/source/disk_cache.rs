@@ -94,7 +94,6 @@ pub struct DiskCache {
     parts: Arc<Parts>,
 }
 
-/// The caches that are open in this process.
 #[derive(Default)]
 pub(crate) struct OpenCaches(Vec<OpenCache>);
 

@@ -509,7 +509,6 @@ fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
     })
 }
 
-/// The error of opening a path.
 fn open_error(path: &Path, why: String, remedy: &str, errno: Errno) -> SourceOpenError {
     let mut what = OsString::from("file:");
     what.push(path);

@@ -219,7 +219,6 @@ impl Source for Nbd {
 mod tests {
     use super::*;
 
-    /// A source that has no connection.
     fn alone(text: &str) -> Nbd {
         let name = SourceName::from(text);
         let address = uri::parse(&name).expect("an address");

@@ -70,7 +70,6 @@ pub struct Object {
     path: Path,
     name: SourceName,
     settings: ObjectSettings,
-    /// The accepted version.
     version: Mutex<Arc<Version>>,
     tally: Tally,
     first: FirstBytes,

@@ -16,7 +16,6 @@ struct Segment {
     chunk: Arc<Chunk>,
     /// Index of the first page in the group.
     at: u8,
-    /// Number of pages.
     pages: u8,
     /// Index of the first page in the chunk.
     from: u8,

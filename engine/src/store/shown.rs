@@ -28,7 +28,6 @@ const PAGES_A_CELL: u64 = 32;
 /// Minimum and maximum number of cells. A cell has 128 bytes: at most 8 MiB, for a cache of 8 GiB and more.
 const CELLS: std::ops::RangeInclusive<u64> = 64..=1 << 16;
 
-/// A published group.
 struct Group {
     settled: SettledGroup,
     /// The state of its file when the group was published.

@@ -99,7 +99,6 @@ impl Queues {
         polls.unwrap_or(false)
     }
 
-    /// Whether the task of this slot polls the file's queue.
     pub fn is_polled_by(&self, file: FileId, slot: u32) -> bool {
         self.table
             .get(file)

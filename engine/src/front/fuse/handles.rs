@@ -28,7 +28,6 @@ pub struct Handle {
 /// The position at which the kernel's latest request for an open file ended; see [`KernelCut`].
 #[derive(Default)]
 pub struct ReadPlace {
-    /// The end of its latest read.
     next: AtomicU64,
     /// The end of its latest read if that read was a jump; otherwise 0.
     jumped_to: AtomicU64,

@@ -53,7 +53,6 @@ pub struct KernelMount {
     place: Arc<MountPlace>,
 }
 
-/// Unmounts once.
 pub struct Unmounter {
     session: SessionUnmounter,
     place: Arc<MountPlace>,

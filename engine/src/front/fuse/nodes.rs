@@ -41,7 +41,6 @@ pub struct Node {
     pub meta: Meta,
     /// The kernel's lookup count.
     told: u64,
-    /// Open handles.
     opens: u32,
     /// Whether it was ever opened: if so, the kernel may have pages of it.
     pub was_opened: bool,
@@ -51,7 +50,6 @@ pub struct Node {
     pub listed: Option<Arc<ListedFile>>,
     /// The position at which a listing last gave it to the kernel.
     place: Option<(Arc<FolderListing>, u32)>,
-    /// The file after it in the caller's order.
     next: Option<u64>,
     /// Whether it is in the caller's order and was not opened yet; counted in `told`.
     pub planned: bool,
@@ -93,7 +91,6 @@ enum Told {
 }
 
 impl Told {
-    /// Whether it has this path and this version.
     fn is(&self, path: &Path, meta: &Meta) -> bool {
         let is_same = |own: &Meta| {
             own.kind == meta.kind && (own.kind == Kind::Folder || own.version == meta.version)

@@ -163,7 +163,6 @@ impl View {
         self.ttl.saturating_sub(seen.elapsed())
     }
 
-    /// Looks up a name in a folder.
     pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<LookedUpName, KernelErrno> {
         if name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(Errno::INVAL.raw_os_error());
@@ -568,7 +567,6 @@ impl View {
     }
 }
 
-/// The error number of a failed read.
 fn read_errno(error: &ReadError) -> i32 {
     match error {
         // The file may be longer than the source says now: that is also a change.
@@ -589,7 +587,6 @@ fn answer(errno: i32) -> KernelErrno {
     }
 }
 
-/// Whether this is the inode number of the root folder.
 pub fn is_root(number: u64) -> bool {
     number == ROOT
 }

@@ -53,7 +53,6 @@ struct Agreement {
     structured: bool,
 }
 
-/// The turns of a client.
 #[derive(Default)]
 struct Turns {
     /// Whether its next bytes start another request.
@@ -393,7 +392,6 @@ impl Conn {
         Deadline::within(self.shared.settings.stall)
     }
 
-    /// Sends all bytes.
     fn send_all(&self, mut bytes: &[u8], deadline: &mut Deadline) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
             match self.stream.send_now(&[IoSlice::new(bytes)]) {

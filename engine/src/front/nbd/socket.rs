@@ -48,7 +48,6 @@ impl Deadline {
     }
 }
 
-/// A listening socket.
 pub enum Listener {
     Unix(UnixSocket),
     Tcp(TcpListener),
@@ -154,7 +153,6 @@ fn inherited(socket: &OwnedFd) -> std::io::Result<Listener> {
     }
 }
 
-/// A client's socket.
 pub struct Socket {
     fd: OwnedFd,
     /// The client's address, for the log.

@@ -58,7 +58,6 @@ pub struct Workers {
 struct ThreadPool {
     /// Clients that have sent something, or whose reads have ended, in order of arrival.
     ready: VecDeque<u64>,
-    /// Whether a thread polls.
     polls: bool,
     threads: u32,
     /// Number of threads that neither wait nor rest.
@@ -355,7 +354,6 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// Creates this many clients, each with an armed socket.
     fn clients(workers: &Workers, many: u64) -> Vec<(UnixStream, UnixStream)> {
         let pair = |number| {
             let (mine, theirs) = UnixStream::pair().expect("a pair");

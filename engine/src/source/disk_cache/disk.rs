@@ -119,7 +119,6 @@ impl DiskTier {
 
     // ---- files ----
 
-    /// The open files of a version, if they exist.
     fn files(&self, version: &CachedVersion) -> Result<Arc<ObjectFiles>, Fault> {
         let (open, hash) = (&self.state.open, version.hash);
         match open.get(hash) {
@@ -203,7 +202,6 @@ impl DiskTier {
         account.bytes().saturating_add(free)
     }
 
-    /// Returns the ranges of a version that are not on the disk.
     pub fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
         let version = self.state.version(exact, size);
         let (mut at, mut missing) = (0, Vec::new());

@@ -39,7 +39,6 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 const MAX_OPENS: u32 = 16;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
-/// The folder of a cache.
 pub struct CacheFolder {
     root: OwnedFd,
     /// Mode of created files and folders. It never gives access to others than the owner and the group.
@@ -253,7 +252,6 @@ impl CacheFolder {
         done
     }
 
-    /// Reads a file of at most `most` bytes as text.
     pub fn small_text(&self, path: &str, most: usize) -> Result<String, Errno> {
         let (file, stat) = self.open_file(path, OFlags::RDONLY)?;
         let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
@@ -268,7 +266,6 @@ impl CacheFolder {
         text.ok_or(Errno::INVAL)
     }
 
-    /// Removes a file.
     pub fn remove(&self, folder: &str, name: &str) -> Result<(), Errno> {
         let at = self.open_folder(folder)?;
         rustix::fs::unlinkat(&at, name, AtFlags::empty())
@@ -420,7 +417,6 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     })
 }
 
-/// Nanoseconds since 1970.
 pub fn now_ns() -> i128 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |now| now.as_nanos() as i128)

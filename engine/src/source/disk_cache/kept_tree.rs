@@ -65,7 +65,6 @@ struct KeptPrefix {
 
 #[derive(Default)]
 struct TreeState {
-    /// The store, once it was opened.
     store: Option<Arc<Prefix>>,
     is_opening: bool,
     folders: HashMap<PathBuf, KeptFolder>,
@@ -74,7 +73,6 @@ struct TreeState {
     settled: HashMap<u64, Option<Instant>>,
     /// Total number of names in `folders`.
     held: usize,
-    /// Folders to be checked.
     queue: VecDeque<PathBuf>,
     checkers: usize,
 }
@@ -336,7 +334,6 @@ impl KeptPrefix {
         }
     }
 
-    /// The cached metadata of a path.
     fn known(self: &Arc<Self>, path: &Path) -> Option<Meta> {
         let names = self.shown(path.parent()?, true)?;
         names.meta(names.find(path.file_name()?, usize::MAX)?)

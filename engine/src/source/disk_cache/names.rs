@@ -327,7 +327,6 @@ struct ListingFile {
     used_ns: i128,
 }
 
-/// The files of listings.
 fn files(folder: &CacheFolder) -> Vec<ListingFile> {
     let mut found = Vec::new();
     let _ = folder.entries(FOLDER, &mut |name, stat| {

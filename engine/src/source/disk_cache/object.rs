@@ -81,7 +81,6 @@ impl From<Errno> for Fault {
     }
 }
 
-/// The open files of a version.
 pub struct ObjectFiles {
     hash: VersionHash,
     size: u64,
@@ -111,7 +110,6 @@ fn data_name(hash: VersionHash) -> String {
     format!("{}.data", hash.name())
 }
 
-/// The path of one of a version's files.
 fn path(hash: VersionHash, name: fn(VersionHash) -> String) -> String {
     inside(&hash.folder(), &name(hash))
 }
@@ -153,7 +151,6 @@ fn number(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, u64::from_le_bytes)
 }
 
-/// The content of a header.
 pub struct ObjectHeader {
     pub size: u64,
     pub text: String,
@@ -181,7 +178,6 @@ impl ObjectHeader {
         ObjectHeader::read(&sums, hash)
     }
 
-    /// Reads the header of a version with this size.
     fn of_size(sums: &OwnedFd, hash: VersionHash, size: u64) -> Result<ObjectHeader, Fault> {
         let header = ObjectHeader::read(sums, hash)?;
         if header.size == size {
@@ -229,7 +225,6 @@ fn header_sum(header: &[u8]) -> u64 {
 }
 
 impl ObjectFiles {
-    /// Opens the files of a version.
     pub fn open(folder: &CacheFolder, hash: VersionHash, size: u64) -> Result<ObjectFiles, Fault> {
         let (sums, is_writable) = open_any(folder, &path(hash, sums_name))?;
         ObjectHeader::of_size(&sums, hash, size)?;

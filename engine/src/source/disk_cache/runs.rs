@@ -72,7 +72,6 @@ pub struct ListingState {
 }
 
 impl ListingState {
-    /// Returns a run that contains this block.
     pub fn run_of(&self, block: u64) -> Option<BlockRun> {
         let near = self.runs.range(block.saturating_sub(MAX_RUN)..=block).rev();
         let mut runs = near.map(|(&first, &blocks)| BlockRun { first, blocks });

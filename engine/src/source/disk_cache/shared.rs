@@ -37,7 +37,6 @@ pub struct CachedVersion {
     pub is_shared: AtomicBool,
     /// Whether reads wait for other processes that are fetching this version.
     pub waits: Switch,
-    /// The version's known runs in the bucket.
     pub listing: super::runs::VersionListing,
 }
 
@@ -67,7 +66,6 @@ pub struct TierState {
     name: String,
     pub counts: Counts,
     pub speeds: Speeds,
-    /// The open files of the versions in use.
     pub open: Arc<RecentFiles<ObjectFiles>>,
     pub writes: Switch,
     pub reads: Switch,
@@ -143,7 +141,6 @@ impl TierState {
         ));
     }
 
-    /// Counts bytes that were written.
     pub fn wrote(&self, bytes: u64) {
         Counts::add(&self.counts.written, 1);
         Counts::add(&self.counts.written_bytes, bytes);

@@ -54,7 +54,6 @@ struct RateSample {
 pub struct TimedRead<'a> {
     meter: &'a Meter,
     began: Instant,
-    /// Bytes requested.
     len: u64,
     /// Whether its first bytes have arrived.
     brings: bool,

@@ -53,7 +53,6 @@ pub trait Tier: Send + Sync {
         end: u64,
     ) -> Result<(), Fault>;
 
-    /// Whether a use of the version is to be noted now.
     fn is_use_due(&self, _: &CachedVersion) -> bool {
         false
     }

@@ -55,7 +55,6 @@ struct Run {
     bytes: RunBytes,
     /// Bytes that the queue counts for this run.
     held: u64,
-    /// The range that was claimed for this run.
     claimed: Range<u64>,
 }
 
@@ -456,7 +455,6 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
     }
 }
 
-/// Does a job.
 fn done(job: &Job, tier: &dyn Tier) {
     match job {
         Job::Write(run) => {

@@ -139,7 +139,6 @@ mod tests {
     const PAGE: usize = 4096;
     const PAGES: usize = 400;
 
-    /// The bytes of the file from `offset` on.
     fn bytes(offset: u64, len: usize) -> Vec<u8> {
         let byte = |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
         (offset..offset + len as u64).map(byte).collect()

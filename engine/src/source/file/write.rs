@@ -43,7 +43,6 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Returns true if the file was opened for writing.
     pub fn is_open(&self) -> bool {
         self.file.get().is_some()
     }
@@ -80,7 +79,6 @@ pub fn aside<T: Send>(call: impl Fn() -> T + Sync) -> T {
 }
 
 impl Core {
-    /// Opens the writing descriptor, once.
     pub(super) fn open_to_write(&self) -> Result<(), SourceError> {
         let _turn = lock(&self.writes.opening);
         if self.writes.file.get().is_some() {

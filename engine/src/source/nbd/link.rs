@@ -110,7 +110,6 @@ impl NbdLink {
         lock(&self.replies).waiting.len() as u32
     }
 
-    /// Reads from `offset` into `bufs`.
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, LinkError> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = bufs.iter().map(|b| b.len()).sum::<usize>().min(left);

@@ -53,7 +53,6 @@ struct Inbox {
 }
 
 impl Session {
-    /// Creates a TLS session, before its handshake.
     pub fn new(place: &ServerPlace, terms: &TlsTerms) -> Result<Session, LinkError> {
         let name = match (&terms.check, place) {
             (PeerCheck::Name(name), _) => name,
@@ -258,7 +257,6 @@ fn unusable(path: &Path, error: &dyn fmt::Display) -> LinkError {
     )
 }
 
-/// Verifies the server's certificate.
 #[derive(Debug)]
 struct Verifier {
     /// `None`: any certificate is accepted.

@@ -166,7 +166,6 @@ impl Parser<'_> {
         Ok((self.decode(host)?, port))
     }
 
-    /// The TLS settings for this host, from the URI's parameters.
     #[cfg(feature = "tls")]
     fn tls(&self, host: String, parameters: &[&str]) -> Result<TlsTerms, SourceOpenError> {
         let (mut certificates, mut name, mut verify) = (None, Some(host), true);

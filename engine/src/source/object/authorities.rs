@@ -73,7 +73,6 @@ fn count_of_system() -> usize {
     }
 }
 
-/// Reads the certificates of a file, as text.
 fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
     let remedy = "use a file with certificates in PEM format (--ca-file, AWS_CA_BUNDLE)";
     let unfit = |why: &str| {

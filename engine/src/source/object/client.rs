@@ -216,7 +216,6 @@ pub struct Redirects {
     pub is_account: bool,
 }
 
-/// The result of a request.
 pub type Answer<'a> = BoxFuture<'a, Result<HttpResponse, HttpError>>;
 
 impl HttpService for Redirects {
@@ -272,7 +271,6 @@ fn stays(from: &Url, reply: &HttpResponse) -> bool {
         && location(reply.headers(), from).is_some_and(|to| to.origin() == from.origin())
 }
 
-/// Returns the URL in the header `Location`.
 pub fn location(headers: &HeaderMap, from: &Url) -> Option<Url> {
     from.join(headers.get("location")?.to_str().ok()?).ok()
 }

@@ -114,7 +114,6 @@ struct HeldCredential<C> {
     renewed_from: Option<SystemTime>,
 }
 
-/// Renews credentials that were refused.
 pub trait Renew: Send + Sync {
     /// A request made at `asked` was refused: returns whether there are newer credentials. Queries the chain at most once a
     /// minute.

@@ -402,7 +402,6 @@ impl Asker<'_> {
             .map_err(|error| self.refusal(error))
     }
 
-    /// Converts a store's error to a refusal.
     fn refusal(&self, error: object_store::Error) -> Refusal {
         if self.store.is_foreign {
             Refusal::of_foreign(error)

@@ -112,7 +112,6 @@ pub struct SharedNetwork {
     without: Vec<(u64, Instant, Option<Arc<str>>)>,
 }
 
-/// The locked [`SharedNetwork`].
 pub type Network = MutexGuard<'static, SharedNetwork>;
 
 /// The settings on which a client's connections depend. Clients with equal settings share their connections.

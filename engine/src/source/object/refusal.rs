@@ -361,7 +361,6 @@ impl Refusal {
         }
     }
 
-    /// Returns true if the server asks for fewer requests.
     pub fn asks_for_fewer(&self) -> bool {
         matches!(
             self,
@@ -514,7 +513,6 @@ impl Refusal {
         }
     }
 
-    /// Converts this `Refusal` to the error of a read of `name`.
     pub fn read_error(&self, name: &SourceName) -> SourceError {
         // Logged here, because listings and look-ups of a mount fail with it, too.
         tracing::debug!("{name}: {self}");
@@ -750,7 +748,6 @@ impl Unfit {
         }
     }
 
-    /// Converts this reason to the error of opening `name`.
     pub fn open_error(self, name: &SourceName) -> SourceOpenError {
         SourceOpenError::new(name, self.why, self.remedy, Errno::INVAL.raw_os_error())
     }

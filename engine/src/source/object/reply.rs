@@ -51,12 +51,10 @@ pub type RequestRange = (u64, u64);
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSize(pub u64);
 
-/// Returns the value of a header, if it is text.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Parses the first and the last byte in `bytes=FIRST-LAST`.
 pub fn parse_range(text: &str) -> Option<RequestRange> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))

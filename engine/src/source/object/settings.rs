@@ -146,7 +146,6 @@ impl Default for ObjectSettings {
     }
 }
 
-/// The variables of the environment. A value that is not text is skipped.
 fn variables() -> Vec<(String, String)> {
     let text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))

@@ -150,7 +150,6 @@ impl Store {
 
 /// Lists names below a prefix, page by page.
 pub trait Listing: Send + Sync {
-    /// Requests a page, once.
     fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>>;
 
     /// Whether pages can begin after a key.
@@ -249,7 +248,6 @@ pub fn names_a_prefix(name: &SourceName) -> bool {
     parse(name).is_ok_and(|place| place.is_prefix())
 }
 
-/// A bucket, and a key in it.
 struct BucketKey {
     bucket: String,
     key: String,

@@ -283,7 +283,6 @@ impl Version {
         }
     }
 
-    /// Checks that a reply is of this version.
     pub fn check(&self, reply: &Validator) -> Result<(), Refusal> {
         if let Some(own) = self.replied.get() {
             return own.same(reply);

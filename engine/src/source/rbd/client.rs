@@ -86,7 +86,6 @@ impl StderrFlags {
     }
 }
 
-/// A connection to a cluster.
 struct Cluster {
     api: &'static Api,
     handle: Handle,
@@ -440,7 +439,6 @@ pub struct Ticket {
     buffers: Arc<Buffers>,
 }
 
-/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// This many bytes were read.

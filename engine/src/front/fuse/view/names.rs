@@ -62,11 +62,9 @@ const NEAR: u32 = 16;
 
 pub struct SaidNames {
     ttl: Duration,
-    /// The newest listing of each folder.
     folders: HashMap<Arc<Path>, Arc<FolderListing>>,
     /// When there are too many, all are forgotten.
     listed: HashMap<PathBuf, ListedFolder>,
-    /// Answers about single names.
     names: HashMap<PathBuf, SaidName>,
     /// Memory of the single names.
     bytes: NameBytes,
@@ -87,7 +85,6 @@ struct ListedFolder {
     listed: Option<Instant>,
     /// It has more names than one request lists.
     is_large: bool,
-    /// The newest page of it.
     page: Option<Arc<FolderListing>>,
     /// The position of the latest file that was looked up, in the listing or page.
     last: Option<u32>,
@@ -269,7 +266,6 @@ impl SaidNames {
         self.keep(path.to_path_buf(), None, Instant::now(), false);
     }
 
-    /// Records the store's listing of a folder.
     pub fn list(&mut self, listing: &Arc<FolderListing>) {
         // A listing with names that the kernel knows is in memory anyway, so keeping it costs nothing.
         if self.folders.len() >= self.most_listings {

@@ -29,7 +29,6 @@ const LOOK_EVERY: u64 = 256;
 pub struct CacheNeed {
     now: AtomicU64,
     reads: AtomicU64,
-    /// Reads in flight.
     reading: AtomicU64,
     /// Bytes that were evicted and demanded again, at the time when it last grew.
     thrashed: AtomicU64,
@@ -64,7 +63,6 @@ impl CacheNeed {
         }
     }
 
-    /// Reports the number of open files.
     pub fn opened(&self, engine: &Engine, files: usize) {
         self.grow(engine, READER_BYTES.saturating_mul(files as u64));
     }

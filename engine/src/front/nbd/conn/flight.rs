@@ -82,7 +82,6 @@ impl Flights {
         self.waiting == 0
     }
 
-    /// A free slot.
     fn slot(&mut self, woken: &Arc<Woken>) -> usize {
         if let Some(slot) = self.slots.iter().position(Option::is_none) {
             return slot;

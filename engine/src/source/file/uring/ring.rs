@@ -55,7 +55,6 @@ pub fn has_submitted() -> bool {
 
 static RINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// A transfer in flight.
 pub struct Flight {
     pub transfer: Transfer,
     /// The iovecs passed to the kernel.

@@ -52,7 +52,6 @@ const CREDENTIAL_KEYS: [&str; 8] = [
 /// The firmware of Amazon's machines contains one of these strings.
 const MAKERS: [&str; 3] = ["Amazon EC2", "amazon", "EC2"];
 
-/// The credential chain of S3, for given settings.
 pub struct AwsChain {
     settings: ObjectSettings,
     /// Why the machine's metadata service had no credentials, if it should have had some.

@@ -24,7 +24,6 @@ const RESOURCE: &str = "https://storage.azure.com/";
 const MAKERS: [&str; 1] = ["7783-7084-3265-9085-8269-3286-77"];
 const LOGIN: &str = "log in (az login), or set AZURE_STORAGE_KEY";
 
-/// The credential chain of Azure, for given settings.
 pub struct AzureChain {
     pub settings: ObjectSettings,
     /// Keys and signatures of the variables belong to the requested account.

@@ -11,7 +11,6 @@ const LIMIT: Duration = Duration::from_secs(25);
 const MAX_BYTES: u64 = 64 << 10;
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
-/// Runs a command and returns its output.
 pub async fn run(what: &str, command: &str, remedy: &str) -> Result<String, Unfit> {
     let unfit = |why: String| Unfit::new(format!("{what} {why}"), remedy);
     let words = words(command);

@@ -68,7 +68,6 @@ impl Profiles {
         Ok(all)
     }
 
-    /// Returns the profile with that name.
     pub fn get(&self, name: &str) -> Option<&Section> {
         self.profiles.get(name)
     }
@@ -77,7 +76,6 @@ impl Profiles {
         self.sso_sessions.get(name)
     }
 
-    /// Returns true if there are no profiles.
     pub fn is_empty(&self) -> bool {
         self.profiles.is_empty()
     }

@@ -159,7 +159,6 @@ pub async fn send_for_token(
     Token::of(what, &send_for_json(what, request, remedy).await?, remedy)
 }
 
-/// Returns a text inside a JSON value.
 pub fn text<'a>(json: &'a Value, path: &[&str]) -> Option<&'a str> {
     let found = path.iter().try_fold(json, |json, key| json.get(key));
     found?.as_str().filter(|text| !text.is_empty())

@@ -286,7 +286,6 @@ fn own_account(settings: &ObjectSettings) -> Option<String> {
     of_host.or_else(of_path).filter(|name| !name.is_empty())
 }
 
-/// The host of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AccountHost {
     account: String,

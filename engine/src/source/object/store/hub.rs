@@ -96,7 +96,6 @@ impl Place for HubPlace {
     }
 }
 
-/// A repository at a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Repository {
     /// `models`, `datasets` or `spaces`.

@@ -103,7 +103,6 @@ pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(page, wanted)
 }
 
-/// Returns the commit in the description of a repository.
 pub fn commit(body: &[u8]) -> Result<String, Refusal> {
     json::<RepositoryInfo>(body).map(|info| info.sha)
 }

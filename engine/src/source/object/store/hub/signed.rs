@@ -618,7 +618,6 @@ fn meets(asked: &HeaderMap, etag: &HeaderValue) -> Result<(), Refusal> {
     }
 }
 
-/// Drops the address.
 async fn forget(file: &File, address: &SignedAddress) {
     let mut place = file.place.lock().await;
     if place.as_ref().is_some_and(|known| known.url == address.url) {
