@@ -59,7 +59,6 @@ use bucket::BucketTier;
 use cached::CachedSource;
 use disk::DiskTier;
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport};
-use folder::FolderError;
 pub use folder::OLD_FOLDER;
 pub use inspect::{BlockState, CacheInspector, TrimCounts, VersionSummary};
 pub use names::ListingSummary;
@@ -161,9 +160,7 @@ impl DiskCache {
         if let Some((parts, disk)) = known {
             return Ok(DiskCache { disk, parts });
         }
-        let disk =
-            DiskTier::open(settings.clone()).map_err(|error| refused(&settings.dir, error))?;
-        let disk = Arc::new(disk);
+        let disk = Arc::new(DiskTier::open(settings.clone())?);
         let parts = Arc::new(Parts {
             writer: Arc::new(Writer::new(disk.clone(), 1)),
             tier: disk.clone(),
@@ -352,11 +349,6 @@ fn open_shared(
             }))
         }
     }
-}
-
-fn refused(dir: &Path, error: FolderError) -> SourceOpenError {
-    let why = format!("this folder cannot be used as a disk cache: {}", error.why);
-    SourceOpenError::new(dir, why, error.remedy, error.errno)
 }
 
 impl std::fmt::Debug for DiskCache {

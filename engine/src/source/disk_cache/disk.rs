@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::claims::{Claim, Claims};
 use super::evict::{Evictor, NoRoom, Place};
-use super::folder::{CacheFolder, FolderError};
+use super::folder::CacheFolder;
 use super::hash::BLOCK_BYTES;
 use super::latest;
 use super::names::ListingsRoom;
@@ -13,8 +13,8 @@ use super::settings::DiskCacheSettings;
 use super::shared::{CachedVersion, Counts, TierState, errno_text};
 use super::tier::{Note, Part, Tier};
 use super::whole::{self, WholeFile};
-use crate::source::ExactVersion;
 use crate::source::sinks::FillPlace;
+use crate::source::{ExactVersion, SourceOpenError};
 use crate::sync::lock;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -50,7 +50,7 @@ pub struct OpenFolder {
 }
 
 impl OpenFolder {
-    fn open(settings: &DiskCacheSettings) -> Result<(OpenFolder, Option<Errno>), FolderError> {
+    fn open(settings: &DiskCacheSettings) -> Result<(OpenFolder, Option<Errno>), SourceOpenError> {
         let folder = CacheFolder::open(settings)?;
         let files = Account::open(&folder)
             .and_then(|account| Claims::open(&folder).map(|claims| (account, claims)));
@@ -61,7 +61,7 @@ impl OpenFolder {
 }
 
 impl DiskTier {
-    pub fn open(settings: DiskCacheSettings) -> Result<DiskTier, FolderError> {
+    pub fn open(settings: DiskCacheSettings) -> Result<DiskTier, SourceOpenError> {
         let (opened, refused) = OpenFolder::open(&settings)?;
         let name = format!("disk cache {}", settings.dir.display());
         if let Some(errno) = refused {

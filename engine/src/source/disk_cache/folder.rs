@@ -16,10 +16,11 @@
 
 use super::settings::DiskCacheSettings;
 use crate::source::descriptor::write_all;
-use crate::source::errno_text;
+use crate::source::{SourceOpenError, errno_text};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use rustix::io::Errno;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -49,22 +50,22 @@ pub struct CacheFolder {
     pub has_old: bool,
 }
 
-/// Why a folder cannot be used, with a remedy.
-#[derive(Debug, PartialEq, Eq)]
-pub struct FolderError {
-    pub why: String,
-    pub remedy: String,
-    pub errno: i32,
+/// How messages begin if a folder cannot be used.
+const CANNOT_USE: &str = "this folder cannot be used as a disk cache";
+const CANNOT_INSPECT: &str = "cannot inspect the disk cache";
+
+fn refused(
+    dir: &Path,
+    what: &str,
+    why: impl Display,
+    remedy: &str,
+    errno: Errno,
+) -> SourceOpenError {
+    SourceOpenError::new(dir, format!("{what}: {why}"), remedy, errno.raw_os_error())
 }
 
-impl FolderError {
-    pub fn of(what: &str, errno: Errno) -> FolderError {
-        FolderError {
-            why: format!("{what}: {}", errno_text(errno.raw_os_error())),
-            remedy: "use a folder that this user can write to".to_string(),
-            errno: errno.raw_os_error(),
-        }
-    }
+fn text_of(errno: Errno) -> String {
+    errno_text(errno.raw_os_error())
 }
 
 /// Opens a file below a folder. Never follows a link, leaves the folder or crosses a mount point.
@@ -92,33 +93,31 @@ impl CacheFolder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or opened, or if other users may write to it.
-    pub fn open(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
-        let dir = &settings.dir;
+    pub fn open(settings: &DiskCacheSettings) -> Result<CacheFolder, SourceOpenError> {
+        let (dir, shares) = (&settings.dir, settings.others_trusted);
+        let refuse = |why, errno| {
+            let remedy = "use a folder that this user can write to";
+            refused(dir, CANNOT_USE, why, remedy, errno)
+        };
+        let failed = |what: &str, errno| refuse(format!("{what}: {}", text_of(errno)), errno);
         make(dir).map_err(|errno| match errno {
-            Errno::EXIST => FolderError {
-                why: "it is a file".to_string(),
-                ..FolderError::of("", errno)
-            },
-            _ => FolderError::of("it cannot be made", errno),
+            Errno::EXIST => refuse("it is a file".to_string(), errno),
+            _ => failed("it cannot be made", errno),
         })?;
         let outer = rustix::fs::open(dir, DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| FolderError::of("it cannot be opened", errno))?;
-        let outer_mode = trusted(&outer, settings.others_trusted)?;
-        let shares = settings.others_trusted;
+            .map_err(|errno| failed("it cannot be opened", errno))?;
+        let outer_mode = trusted(settings, &outer, CANNOT_USE)?;
         let mode = Mode::from_raw_mode(if shares { outer_mode & 0o770 } else { 0o700 });
-        let is_made = match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
-            Ok(()) => true,
-            // A read-only folder that exists can still be read.
-            Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => false,
-            Err(errno) => match open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()) {
-                Ok(_) => false,
-                Err(_) => return Err(FolderError::of("this user cannot write to it", errno)),
-            },
-        };
-        let root = open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty())
-            .map_err(|errno| FolderError::of(FORMAT_FOLDER, errno))?;
-        trusted(&root, settings.others_trusted)?;
-        if is_made && shares {
+        let made = rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode);
+        let root = open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty());
+        let root = root.map_err(|errno| match made {
+            Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => {
+                failed(FORMAT_FOLDER, errno)
+            }
+            Err(errno) => failed("this user cannot write to it", errno),
+        })?;
+        trusted(settings, &root, CANNOT_USE)?;
+        if made.is_ok() && shares {
             make_shared(&root, mode);
         }
         let folder = CacheFolder {
@@ -138,39 +137,33 @@ impl CacheFolder {
     ///
     /// # Errors
     /// Returns an error if there is no cache, if it cannot be opened, or if other users may write to it.
-    pub fn open_existing(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
+    pub fn open_existing(settings: &DiskCacheSettings) -> Result<CacheFolder, SourceOpenError> {
         let failed = |errno: Errno, absent: &str| {
             let (why, remedy) = match errno {
-                Errno::NOENT | Errno::NOTDIR | Errno::LOOP => {
-                    let remedy = "give the folder that was used with --disk-cache";
-                    (absent.to_string(), remedy)
-                }
-                _ => {
-                    let why = errno_text(errno.raw_os_error());
-                    (why, "run this command as the owner of the folder")
-                }
+                Errno::NOENT | Errno::NOTDIR | Errno::LOOP => (
+                    absent.to_string(),
+                    "give the folder that was used with --disk-cache",
+                ),
+                _ => (
+                    text_of(errno),
+                    "run this command as the owner of the folder",
+                ),
             };
-            FolderError {
-                why,
-                remedy: remedy.to_string(),
-                errno: errno.raw_os_error(),
-            }
+            refused(&settings.dir, CANNOT_INSPECT, why, remedy, errno)
         };
         let outer = rustix::fs::open(&settings.dir, DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| failed(errno, "there is no such folder"))?;
-        trusted(&outer, settings.others_trusted)?;
+        trusted(settings, &outer, CANNOT_INSPECT)?;
         let has_old = has_old(&outer);
-        let root =
-            open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()).map_err(|errno| {
-                let mut absent = format!("it has no folder {FORMAT_FOLDER}");
-                if has_old {
-                    absent += &format!(
-                        ", only {OLD_FOLDER} of an older version of foreread (remove it with 'rm -r')"
-                    );
-                }
-                failed(errno, &absent)
-            })?;
-        let mode = trusted(&root, settings.others_trusted)?;
+        let old = match has_old {
+            true => format!(
+                ", only {OLD_FOLDER} of an older version of foreread (remove it with 'rm -r')"
+            ),
+            false => String::new(),
+        };
+        let root = open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty())
+            .map_err(|errno| failed(errno, &format!("it has no folder {FORMAT_FOLDER}{old}")))?;
+        let mode = trusted(settings, &root, CANNOT_INSPECT)?;
         Ok(CacheFolder {
             has_old,
             root,
@@ -395,13 +388,20 @@ fn make(dir: &Path) -> Result<(), Errno> {
 }
 
 /// Returns the mode of a folder. Returns an error if other users may write to it and are not trusted.
-fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
-    let stat = rustix::fs::fstat(folder);
-    let stat = stat.map_err(|errno| FolderError::of("its owner cannot be read", errno))?;
+fn trusted(
+    settings: &DiskCacheSettings,
+    folder: &OwnedFd,
+    what: &str,
+) -> Result<u32, SourceOpenError> {
+    let refuse = |why: &str, remedy, errno| refused(&settings.dir, what, why, remedy, errno);
+    let stat = rustix::fs::fstat(folder).map_err(|errno| {
+        let why = format!("its owner cannot be read: {}", text_of(errno));
+        refuse(&why, "use a folder that this user can write to", errno)
+    })?;
     let own = rustix::process::geteuid().as_raw();
     let may_write = stat.st_mode & OTHERS_MAY_WRITE != 0;
     let is_of_other = stat.st_uid != own && stat.st_uid != 0;
-    if others_trusted || !(may_write || is_of_other) {
+    if settings.others_trusted || !(may_write || is_of_other) {
         return Ok(stat.st_mode);
     }
     let why = if may_write {
@@ -409,12 +409,8 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     } else {
         "it belongs to another user, who could change the cached data"
     };
-    Err(FolderError {
-        why: why.to_string(),
-        remedy: "use a folder that belongs to this user and has mode 0700, or add others=trusted"
-            .to_string(),
-        errno: Errno::PERM.raw_os_error(),
-    })
+    let remedy = "use a folder that belongs to this user and has mode 0700, or add others=trusted";
+    Err(refuse(why, remedy, Errno::PERM))
 }
 
 pub fn now_ns() -> i128 {

@@ -16,7 +16,7 @@ use super::names::{self, ListingSummary};
 use super::object::{self, Fault, FoundObject, MAX_BLOCKS, ObjectFiles, ObjectHeader};
 use super::settings::DiskCacheSettings;
 use super::tier::Tier;
-use super::{SourceOpenError, refused};
+use crate::source::SourceOpenError;
 use rustix::io::Errno;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -102,15 +102,8 @@ impl CacheInspector {
     /// # Errors
     /// Returns an error if the folder has no cache, if it cannot be read, or if other users may write to it.
     pub fn open(settings: DiskCacheSettings) -> Result<CacheInspector, SourceOpenError> {
-        match CacheFolder::open_existing(&settings) {
-            Ok(folder) => Ok(CacheInspector { folder, settings }),
-            Err(error) => Err(SourceOpenError::new(
-                settings.dir.as_path(),
-                format!("cannot inspect the disk cache: {}", error.why),
-                error.remedy,
-                error.errno,
-            )),
-        }
+        let folder = CacheFolder::open_existing(&settings)?;
+        Ok(CacheInspector { folder, settings })
     }
 
     /// Scans all files of the cache. Returns the versions, sorted by source, those of one source by last use, the latest first; and the
@@ -258,8 +251,7 @@ impl CacheInspector {
             size_bytes,
             ..self.settings.clone()
         };
-        let dir = settings.dir.clone();
-        let disk = DiskTier::open(settings).map_err(|error| refused(&dir, error))?;
+        let disk = DiskTier::open(settings)?;
         names::trim_to(&self.folder, size_bytes);
         let left_bytes = self.changed(disk.trim(goes_on).ok_or(Errno::ROFS))?;
         let counts = disk.state().counts.now();
