@@ -12,7 +12,7 @@
 //! the last byte, and a range beyond the end. After these reads, the test requests the object's version a second time.
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
-use foreread::source::tree::{Kind, Tree};
+use foreread::source::tree::{Entry, FolderNames, Kind, Tree};
 use foreread::source::{Source, SourceError, SourceName, SourceOpenError};
 use foreread::{Options, Reader};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -99,21 +99,17 @@ pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenErro
 
 /// Lists a prefix, and returns its largest file.
 fn listing(prefix: &Prefix, outcome: &mut StoreOutcome) -> Option<PathBuf> {
-    let mut files = Vec::new();
-    let mut names = 0;
-    let done = prefix.list(Path::new(""), &mut |entry| {
-        names += 1;
-        let size = entry
-            .meta
-            .filter(|_| entry.kind == Kind::File)
-            .map(|meta| meta.size);
-        files.extend(size.map(|size| (size, PathBuf::from(entry.name))));
-        true
-    });
-    let seen = format!("{names} names, {} files", files.len());
+    let names = prefix.names(Path::new(""));
+    let size = |entry: Entry| {
+        let meta = entry.meta.filter(|_| entry.kind == Kind::File)?;
+        Some((meta.size, PathBuf::from(entry.name)))
+    };
+    let found = names.as_ref().into_iter().flat_map(|names| names.entries());
+    let files: Vec<_> = found.filter_map(size).collect();
+    let seen = |names: Arc<FolderNames>| format!("{} names, {} files", names.len(), files.len());
     outcome.add(
         "its names can be listed",
-        done.map(|()| seen).map_err(|error| error.to_string()),
+        names.map(seen).map_err(|error| error.to_string()),
     );
     let looked_up = files.iter().take(LOOKED_UP).try_fold(0, |n, (size, path)| {
         let meta = prefix.look(path).map_err(|error| error.to_string())?;

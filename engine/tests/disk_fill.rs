@@ -3,7 +3,7 @@
 use crate::common::{SmallDisk, wait_until};
 use crate::disk_cache::{Rig, Store};
 use foreread::source::disk_cache::{CacheFillEnd, CacheFillReport, DiskCache, FreeSpace};
-use foreread::source::tree::{Entry, Kind, Meta, Tree};
+use foreread::source::tree::{FolderNames, Kind, Meta, Tree};
 use foreread::source::{Defaults, Source, SourceError};
 use std::path::Path;
 use std::sync::Arc;
@@ -64,22 +64,19 @@ fn meta(kind: Kind, size: u64) -> Meta {
 }
 
 impl Tree for Listed {
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
+        let mut names = FolderNames::default();
         if folder.as_os_str().is_empty() {
-            each(Entry::new(FOLDER, Kind::Folder));
+            assert!(names.push(FOLDER.as_ref(), Kind::Folder, None));
         }
         for (path, size) in FILES {
             let path = Path::new(path);
             if path.parent() == Some(folder) {
                 let name = path.file_name().expect("a name");
-                let meta = Some(meta(Kind::File, size));
-                each(Entry {
-                    meta,
-                    ..Entry::new(name, Kind::File)
-                });
+                assert!(names.push(name, Kind::File, Some(&meta(Kind::File, size))));
             }
         }
-        Ok(())
+        Ok(Arc::new(names))
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {

@@ -3,7 +3,7 @@
 
 use crate::common::{Rng, by, in_threads, passed, refused, right, watch};
 use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, UnmountOutcome};
-use foreread::source::tree::{Entry, Kind, Meta, Tree};
+use foreread::source::tree::{FolderNames, Kind, Meta, Tree};
 use foreread::source::{self, Defaults, Mem, Source, SourceError};
 use foreread::{Engine, Options};
 use foreread_testing::{self as testing, FaultAction, Faulty, needs};
@@ -155,10 +155,11 @@ fn replace(source: &tempfile::TempDir, size: usize, version: u16) {
 struct Slow;
 
 impl Tree for Slow {
-    fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        each(Entry::new("fast", Kind::File));
-        each(Entry::new("slow", Kind::File));
-        Ok(())
+    fn names(&self, _: &Path) -> Result<Arc<FolderNames>, SourceError> {
+        let mut names = FolderNames::default();
+        assert!(names.push("fast".as_ref(), Kind::File, None));
+        assert!(names.push("slow".as_ref(), Kind::File, None));
+        Ok(Arc::new(names))
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {

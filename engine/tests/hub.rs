@@ -316,15 +316,14 @@ fn tree(hub: &HubServer, name: &str, token: Option<&str>) -> Result<Prefix, Sour
 
 /// Names with `/` behind those of folders, and the sizes of files.
 fn names(tree: &Prefix, folder: &str) -> Vec<(String, u64)> {
-    let mut names = Vec::new();
-    let listed = tree.list(Path::new(folder), &mut |entry| {
+    let names = tree.names(Path::new(folder));
+    let names = names.unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let shown = names.entries().map(|entry| {
         let end = if entry.kind == Kind::Folder { "/" } else { "" };
         let name = entry.name.to_str().expect("text").to_string() + end;
-        names.push((name, entry.meta.expect("with its version").size));
-        true
+        (name, entry.meta.expect("with its version").size)
     });
-    listed.unwrap_or_else(|error| panic!("{folder}: {error}"));
-    names
+    shown.collect()
 }
 
 /// A whole repository, or a folder of it, at one commit: pages of names, files that are opened by what a listing said, nothing that came later.
@@ -370,7 +369,7 @@ fn a_repository_is_a_tree_at_one_commit() {
     for path in ["dir/later", "x", "b.json/x"] {
         is_gone(whole.look(Path::new(path)).expect_err(path));
     }
-    let listed = whole.list(Path::new("none"), &mut |_| true);
+    let listed = whole.names(Path::new("none"));
     is_gone(listed.expect_err("no folder"));
     no_credentials(&hub);
     let seen = hub.hub_seen();
@@ -445,7 +444,7 @@ fn a_listing_that_fails_says_why_and_the_next_is_right() {
     let whole = tree(&hub, "hf://u/r", None).expect("asked again");
     hub.redirect(HubRoute::Api, "https://", 1);
     let fails = |words: &str| {
-        let error = whole.list(Path::new("a"), &mut |_| true).expect_err(words);
+        let error = whole.names(Path::new("a")).expect_err(words);
         says(&error.to_string(), &[words]);
     };
     fails("redirects");

@@ -58,13 +58,12 @@ fn prefix(store: &Store, key: &str) -> Prefix {
 }
 
 fn names(tree: &Prefix, folder: &str) -> Result<BTreeMap<String, (EntryKind, u64)>, SourceError> {
-    let mut names = BTreeMap::new();
-    let listed = tree.list(Path::new(folder), &mut |entry| {
+    let names = tree.names(Path::new(folder))?;
+    let shown = names.entries().map(|entry| {
         let size = entry.meta.map_or(0, |meta| meta.size);
-        names.insert(entry.name.into_string().expect("text"), (entry.kind, size));
-        true
+        (entry.name.into_string().expect("text"), (entry.kind, size))
     });
-    listed.map(|()| names)
+    Ok(shown.collect())
 }
 
 /// Is it a request for names?

@@ -16,6 +16,7 @@ mod need;
 mod single;
 
 use super::{Defaults, Source, SourceError};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,51 +104,14 @@ pub struct Entry {
     pub meta: Option<Meta>,
 }
 
-impl Entry {
-    /// An entry of a listing that contains only names and kinds.
-    #[must_use]
-    pub fn new(name: impl Into<OsString>, kind: Kind) -> Entry {
-        Entry {
-            name: name.into(),
-            kind,
-            meta: None,
-        }
-    }
-}
-
 /// A tree of files: a folder, or any other source that lists names and opens them.
 pub trait Tree: Send + Sync {
-    /// Calls `each` with every name in a folder, in any order, until it returns false. Names that are neither files, folders
-    /// nor links are left out.
+    /// The names in a folder, without duplicates, and sorted if [`Tree::lists_versions`]. Names that are neither files, folders nor links
+    /// are left out.
     ///
     /// # Errors
-    /// The folder does not exist, or cannot be read.
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError>;
-
-    /// Like [`Tree::list`], but returns all names at once, without duplicates, and sorted if [`Tree::lists_versions`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`Tree::list`], and `EOVERFLOW` if there is not enough memory for all names.
-    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
-        let (mut names, mut whole) = (FolderNames::default(), true);
-        self.list(folder, &mut |entry| {
-            whole = whole && names.push(&entry.name, entry.kind, entry.meta.as_ref());
-            whole
-        })?;
-        if whole {
-            return Ok(Arc::new(names));
-        }
-        // A part of a folder would look like the whole folder.
-        Err(SourceError::io(
-            rustix::io::Errno::OVERFLOW.raw_os_error(),
-            format!(
-                "{}: {}: {}",
-                self.describe(),
-                folder.display(),
-                too_many_bytes()
-            ),
-        ))
-    }
+    /// The folder does not exist, or cannot be read; `EOVERFLOW` if there is not enough memory for all names.
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError>;
 
     /// Whether a listing contains all attributes of each name, including its version, and a further request is expensive:
     /// storage over a network. Then a recent listing is trusted for a while, and [`Tree::open_listed`] need not send a request.
@@ -257,4 +221,11 @@ pub trait Tree: Send + Sync {
     }
 }
 
-const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+/// The error if the names of a folder exceed the limit: a part of a folder would look like the whole folder.
+pub(crate) fn too_many(tree: &dyn Tree, folder: &Path, errno: Errno) -> SourceError {
+    let (tree, folder) = (tree.describe(), folder.display());
+    let what = format!("{tree}: {folder}: {}", too_many_bytes());
+    SourceError::io(errno.raw_os_error(), what)
+}
+
+const EINVAL: i32 = Errno::INVAL.raw_os_error();

@@ -310,7 +310,7 @@ impl FillWork<'_> {
     fn list(&self, folder: PathBuf) -> Result<(), SourceError> {
         let names = self.tree.names(&folder)?;
         let mut state = lock(&self.state);
-        for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
+        for entry in names.entries() {
             match entry.kind {
                 Kind::Folder if state.folders.len() < MAX_FOLDERS => {
                     state.folders.push(folder.join(entry.name));

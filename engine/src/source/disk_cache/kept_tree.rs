@@ -19,7 +19,7 @@ use super::settings::KeptNames;
 use super::tier::Note;
 use super::{DiskCache, SourceName, SourceOpenError};
 use crate::source::object::{ObjectSettings, Prefix};
-use crate::source::tree::{Entry, FolderNames, LOOKS_EVERY, Meta, Tree, needed, while_needed};
+use crate::source::tree::{FolderNames, LOOKS_EVERY, Meta, Tree, needed, while_needed};
 use crate::source::{Defaults, Source, SourceError};
 use crate::sync::lock;
 use foreread_os::threads::spawn;
@@ -432,11 +432,6 @@ impl KeptPrefix {
 }
 
 impl Tree for KeptTree {
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        self.names(folder)?.each(each);
-        Ok(())
-    }
-
     fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         let shown = self.0.shown(folder, false);
         shown.map_or_else(|| self.0.list(folder), Ok)

@@ -21,7 +21,7 @@ use super::settings::ObjectSettings;
 use super::store::{self, Listing, Place, Store};
 use super::version::{Validator, Version};
 use super::{Object, wait};
-use crate::source::tree::{Entry, FolderNames, Kind, Meta, NameBytes, Tree, too_many_bytes};
+use crate::source::tree::{FolderNames, Kind, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use crate::sync::lock;
 use futures_util::future::try_join;
@@ -504,11 +504,6 @@ fn of_said(said: &Validator) -> Meta {
 }
 
 impl Tree for Prefix {
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        self.names(folder)?.each(each);
-        Ok(())
-    }
-
     fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         let names = self.folder_names(folder, usize::MAX)?;
         names.ok_or_else(|| self.absent(folder))

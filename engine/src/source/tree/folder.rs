@@ -10,7 +10,7 @@
 //!                                    └──/proc/self/fd──► FileSource
 //! ```
 
-use super::{Entry, Kind, Meta, Tree};
+use super::{FolderNames, Kind, Meta, Tree, too_many};
 use crate::source::{
     Defaults, FileSource, Source, SourceError, SourceOpenError, default_readahead_bytes, errno_text,
 };
@@ -100,10 +100,15 @@ impl Folder {
 }
 
 impl Tree for Folder {
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
+        let mut names = FolderNames::default();
+        let mut put = |name: &OsStr, kind| match names.push(name, kind, None) {
+            true => Ok(()),
+            false => Err(too_many(self, folder, Errno::OVERFLOW)),
+        };
         if let Some(only) = &self.only {
-            each(Entry::new(only.clone(), Kind::File));
-            return Ok(());
+            put(only, Kind::File)?;
+            return Ok(Arc::new(names));
         }
         let fails = |errno| self.fails(folder, errno);
         let fd = self.descriptor(folder).map_err(fails)?;
@@ -111,30 +116,24 @@ impl Tree for Folder {
             Dir::read_from(reopened(&fd, OFlags::DIRECTORY).map_err(fails)?).map_err(fails)?
         {
             let entry = entry.map_err(fails)?;
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
                 continue;
             }
             let mut kind = kind_of(entry.file_type());
             if entry.file_type() == FileType::Unknown {
-                kind = match rustix::fs::statat(
-                    &fd,
-                    OsStr::from_bytes(name),
-                    AtFlags::SYMLINK_NOFOLLOW,
-                ) {
+                kind = match rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => kind_of_mode(&stat),
                     Err(Errno::NOENT) => None,
                     // A name whose attributes cannot be read exists all the same.
                     Err(errno) => return Err(fails(errno)),
                 };
             }
-            if let Some(kind) = kind
-                && !each(Entry::new(OsString::from_vec(name.to_vec()), kind))
-            {
-                break;
+            if let Some(kind) = kind {
+                put(name, kind)?;
             }
         }
-        Ok(())
+        Ok(Arc::new(names))
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
@@ -261,12 +260,11 @@ mod tests {
     }
 
     fn names(tree: &dyn Tree, folder: &str) -> BTreeMap<OsString, Kind> {
-        let mut names = BTreeMap::new();
-        tree.list(Path::new(folder), &mut |entry| {
-            names.insert(entry.name, entry.kind).is_none()
-        })
-        .expect("listed");
+        let names = tree.names(Path::new(folder)).expect("listed");
         names
+            .entries()
+            .map(|entry| (entry.name, entry.kind))
+            .collect()
     }
 
     #[test]

@@ -203,12 +203,9 @@ impl FolderNames {
         })
     }
 
-    /// Calls `each` with all entries, until it returns false.
-    #[cfg(feature = "object")]
-    pub(crate) fn each(&self, each: &mut dyn FnMut(Entry) -> bool) {
-        let _ = (0..self.len())
-            .filter_map(|index| self.entry(index))
-            .all(each);
+    /// Returns all entries in their order.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> {
+        (0..self.len()).filter_map(|index| self.entry(index))
     }
 
     /// Returns the index of a name in the sorted listing. `near` is a guess of that index, which makes the search faster.
@@ -424,12 +421,15 @@ mod tests {
                 });
             }
         }
-        entries.push(Entry::new(OsStr::from_bytes(b"\xff\xfe"), Kind::Link));
+        entries.push(Entry {
+            name: OsStr::from_bytes(b"\xff\xfe").into(),
+            kind: Kind::Link,
+            meta: None,
+        });
         for Entry { name, kind, meta } in &entries {
             assert!(names.push(name, *kind, meta.as_ref()));
         }
-        let out: Vec<Entry> = (0..names.len()).filter_map(|n| names.entry(n)).collect();
-        assert_eq!(out, entries);
+        assert_eq!(names.entries().collect::<Vec<_>>(), entries);
         assert!(names.entry(names.len()).is_none());
     }
 

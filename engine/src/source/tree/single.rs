@@ -3,12 +3,13 @@
 //! The source is opened once and stays open. When the source has reported a change, the next look-up of the file opens the source
 //! again, as another version. Two versions never have the same version number.
 
-use super::{Entry, Kind, Meta, Tree};
+use super::{FolderNames, Kind, Meta, Tree, too_many};
 use crate::source::{
     self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes,
 };
 use crate::sync::lock;
 use percent_encoding::percent_decode_str;
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -100,7 +101,7 @@ impl Single {
         if path.as_os_str() == self.name.as_os_str() {
             return Ok(());
         }
-        let errno = rustix::io::Errno::NOENT.raw_os_error();
+        let errno = Errno::NOENT.raw_os_error();
         Err(SourceError::io(
             errno,
             format!("{} of {}", path.display(), self.what),
@@ -109,9 +110,12 @@ impl Single {
 }
 
 impl Tree for Single {
-    fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        each(Entry::new(self.name.clone(), Kind::File));
-        Ok(())
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
+        let mut names = FolderNames::default();
+        if names.push(&self.name, Kind::File, None) {
+            return Ok(Arc::new(names));
+        }
+        Err(too_many(self, folder, Errno::OVERFLOW))
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
@@ -288,13 +292,8 @@ mod tests {
     fn one_file_and_nothing_else() {
         let tree =
             Single::new("disk", "mem", || Ok(Arc::new(Mem::new(vec![1; 10])))).expect("opened");
-        let mut names = Vec::new();
-        tree.list(Path::new(""), &mut |entry| {
-            names.push(entry.name);
-            true
-        })
-        .expect("listed");
-        assert_eq!(names, ["disk"]);
+        let names = tree.names(Path::new("")).expect("listed");
+        assert_eq!((names.len(), names.name(0)), (1, Some("disk".as_ref())));
         assert_eq!(tree.look(Path::new("disk")).expect("there").size, 10);
         assert_eq!(tree.look(Path::new("")).expect("there").kind, Kind::Folder);
         assert!(tree.look(Path::new("disk/disk")).is_err() && tree.open(Path::new("")).is_err());

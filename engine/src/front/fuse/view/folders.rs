@@ -10,8 +10,7 @@
 
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
-use crate::source::SourceError;
-use crate::source::tree::{Kind, Meta, max_name_bytes, name_bytes, too_many_bytes};
+use crate::source::tree::{Kind, Meta, max_name_bytes, name_bytes, too_many};
 use crate::sync::lock;
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -175,9 +174,7 @@ impl View {
 
     /// Logs that the names of a folder exceed the limit, and returns the error.
     pub(super) fn too_many(&self, errno: Errno, path: &Path) -> KernelErrno {
-        let (tree, path) = (self.tree.describe(), path.display());
-        let what = format!("{tree}: {path}: {}", too_many_bytes());
-        self.refuse_source(&SourceError::io(errno.raw_os_error(), what))
+        self.refuse_source(&too_many(&*self.tree, path, errno))
     }
 
     pub fn release_folder(&self, fh: u64) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Options;
-use crate::source::tree::{Entry, Single};
+use crate::source::tree::{FolderNames, Single};
 use crate::source::{Defaults, Source};
 
 fn meta(kind: Kind, size: u64) -> Meta {
@@ -47,14 +47,15 @@ impl RefusingTree {
 }
 
 impl Tree for RefusingTree {
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         if folder.as_os_str() == "folder" {
             return Err(self.error("list", folder));
         }
-        ["good", "missing", "bad"]
-            .into_iter()
-            .all(|name| each(Entry::new(name, Kind::File)));
-        Ok(())
+        let mut names = FolderNames::default();
+        for name in ["good", "missing", "bad"] {
+            assert!(names.push(name.as_ref(), Kind::File, None));
+        }
+        Ok(Arc::new(names))
     }
 
     fn lists_versions(&self) -> bool {
