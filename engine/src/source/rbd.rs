@@ -20,7 +20,7 @@ use super::{
 };
 use address::Address;
 pub use client::RbdLayout;
-use client::{Api, Image, LibraryError, Pool, RbdError, ReadOutcome, Step, Ticket};
+use client::{Api, Image, LibraryError, Pool, RbdError, Step, Ticket};
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -211,11 +211,8 @@ impl RbdRead {
     /// # Errors
     /// Returns an error if the read has failed, or if librbd has not replied in time.
     pub fn wait(self) -> Result<usize, SourceError> {
-        match self.ticket.wait(self.inner.patience, |_| ()) {
-            ReadOutcome::Bytes(len) => Ok(len),
-            ReadOutcome::Failed(errno) => Err(self.inner.failed(errno)),
-            ReadOutcome::Silent => Err(self.inner.failed(ETIMEDOUT)),
-        }
+        let read = self.ticket.wait(self.inner.patience, |_| ());
+        read.map_err(|errno| self.inner.failed(errno))
     }
 }
 
@@ -326,16 +323,15 @@ impl Inner {
         len: usize,
     ) -> Result<(), SourceError> {
         let ticket = client::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
-        match ticket.wait(self.patience, |bytes| {
+        let read = ticket.wait(self.patience, |bytes| {
             PieceCopier::new([bytes]).fill(bufs, skip);
-        }) {
-            ReadOutcome::Bytes(got) if got == len => Ok(()),
-            ReadOutcome::Bytes(got) => Err(SourceError::Short {
+        });
+        match read.map_err(|errno| self.failed(errno))? {
+            got if got == len => Ok(()),
+            got => Err(SourceError::Short {
                 at: offset + got as u64,
                 size: image.identity.size,
             }),
-            ReadOutcome::Failed(errno) => Err(self.failed(errno)),
-            ReadOutcome::Silent => Err(self.failed(ETIMEDOUT)),
         }
     }
 }

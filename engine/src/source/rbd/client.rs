@@ -10,7 +10,9 @@
 
 #![allow(unsafe_code)]
 
+use super::ETIMEDOUT;
 use super::address::Address;
+use crate::source::EIO;
 use crate::sync::lock;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -18,6 +20,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::stderr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -327,9 +330,9 @@ impl Drop for Image {
 // librbd, never closes anything there, and never touches the bytes before librbd is done with them.
 //
 // ```text
-//   begin ──► Flight { buffer, slot, .. } ──rbd_aio_read──► librbd's threads ──landed──► slot.put(result, buffer)
-//      └─► Ticket { slot } ── wait ──────────────────────────────────────────────────────────────┘    in_flight.leave
-//          dropped: the buffer is freed with the slot
+//   begin ──► Flight { buffer, answer, .. } ──rbd_aio_read──► librbd's threads ──landed──► answer.send(result, buffer)
+//      └─► Ticket { answer } ── wait ──────────────────────────────────────────────────────────────┘    in_flight.leave
+//          dropped: the buffer is freed with the answer
 // ```
 
 /// Buffers that are kept for later reads: as many as the engine has fetches in flight.
@@ -389,26 +392,15 @@ impl Buffers {
     }
 }
 
-/// Receives the result: a number of bytes or a negative error number, and the buffer.
-#[derive(Default)]
-struct AnswerSlot {
-    answer: Mutex<Option<(isize, Vec<u8>)>>,
-    bell: Condvar,
-}
-
-impl AnswerSlot {
-    fn put(&self, result: isize, buffer: Vec<u8>) {
-        *lock(&self.answer) = Some((result, buffer));
-        self.bell.notify_one();
-    }
-}
+/// The result of a read: a number of bytes or a negative error number, and the buffer.
+type Answer = (isize, Vec<u8>);
 
 /// Our data that librbd holds while a read is in flight.
 struct Flight {
     release: unsafe extern "C" fn(Handle),
     result: unsafe extern "C" fn(Handle) -> isize,
     buffer: Vec<u8>,
-    slot: Arc<AnswerSlot>,
+    answer: Sender<Answer>,
     in_flight: Arc<ReadsInFlight>,
 }
 
@@ -420,7 +412,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
         release,
         result,
         buffer,
-        slot,
+        answer,
         in_flight,
     } = *flight;
     // SAFETY: the completion is alive until it is released, which happens only in the next statement.
@@ -428,31 +420,20 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
     // SAFETY: as above; librbd holds a reference to it while the callback runs.
     unsafe { release(completion) };
     // Nothing in here is expected to panic. If it did, the reader would time out, and librbd would continue.
-    let _ = catch_unwind(AssertUnwindSafe(|| slot.put(result, buffer)));
-    drop(slot);
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(answer.send((result, buffer)))));
     let _ = catch_unwind(AssertUnwindSafe(|| in_flight.leave()));
 }
 
 /// A handle with which a caller waits for the result of a read.
 pub struct Ticket {
-    slot: Arc<AnswerSlot>,
+    answer: Receiver<Answer>,
     buffers: Arc<Buffers>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum ReadOutcome {
-    /// This many bytes were read.
-    Bytes(usize),
-    /// The read failed with this (positive) error number.
-    Failed(i32),
-    /// librbd has not replied in time.
-    Silent,
 }
 
 /// Starts a read of `len` bytes at `offset`. The error is the (positive) error number of librbd.
 pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     let api = image.api;
-    let slot = Arc::<AnswerSlot>::default();
+    let (to, answer) = channel();
     let mut buffer = image.buffers.take(len);
     let target = buffer.as_mut_ptr();
     let (release, result) = (api.rbd_aio_release, api.rbd_aio_get_return_value);
@@ -460,7 +441,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
         release,
         result,
         buffer,
-        slot: Arc::clone(&slot),
+        answer: to,
         in_flight: Arc::clone(&image.in_flight),
     };
     let flight = Box::into_raw(Box::new(flight));
@@ -486,32 +467,26 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
         return Err(begun.saturating_neg());
     }
     Ok(Ticket {
-        slot,
+        answer,
         buffers: Arc::clone(&image.buffers),
     })
 }
 
 impl Ticket {
-    /// Waits until the read has ended, at most for the time `patience`, and passes the bytes to `take`.
-    pub fn wait(self, patience: Duration, take: impl FnOnce(&[u8])) -> ReadOutcome {
-        let answer = lock(&self.slot.answer);
-        let waited = self
-            .slot
-            .bell
-            .wait_timeout_while(answer, patience, |answer| answer.is_none());
-        let answer = waited.unwrap_or_else(PoisonError::into_inner).0.take();
-        let Some((result, buffer)) = answer else {
-            return ReadOutcome::Silent;
-        };
+    /// Waits until the read has ended, at most for the time `patience`, and passes the bytes to `take`. Returns their number.
+    ///
+    /// # Errors
+    /// Returns the (positive) error number of the read; that of a timeout if librbd has not replied in time.
+    pub fn wait(self, patience: Duration, take: impl FnOnce(&[u8])) -> Result<usize, i32> {
+        let answer = self.answer.recv_timeout(patience);
+        let (result, buffer) = answer.map_err(|_| ETIMEDOUT)?;
         let ended = match usize::try_from(result) {
             Ok(len) if len <= buffer.len() => {
                 take(&buffer[..len]);
-                ReadOutcome::Bytes(len)
+                Ok(len)
             }
-            Ok(_) => ReadOutcome::Failed(crate::source::EIO),
-            Err(_) => ReadOutcome::Failed(
-                i32::try_from(result.unsigned_abs()).unwrap_or(crate::source::EIO),
-            ),
+            Ok(_) => Err(EIO),
+            Err(_) => Err(i32::try_from(result.unsigned_abs()).unwrap_or(EIO)),
         };
         self.buffers.give(buffer);
         ended
@@ -646,20 +621,20 @@ mod tests {
         unsafe extern "C" fn result(completion: Handle) -> isize {
             completion as isize
         }
-        let slot = Arc::<AnswerSlot>::default();
+        let (to, answer) = channel();
         let mut buffer = buffers.take(len);
         buffer[..len].fill(7);
         let flight = Flight {
             release,
             result,
             buffer,
-            slot: Arc::clone(&slot),
+            answer: to,
             in_flight: Arc::clone(in_flight),
         };
         in_flight.enter();
         (
             Ticket {
-                slot,
+                answer,
                 buffers: Arc::clone(buffers),
             },
             Box::into_raw(Box::new(flight)).cast(),
@@ -675,7 +650,7 @@ mod tests {
         let mut got = Vec::new();
         assert_eq!(
             ticket.wait(Duration::from_secs(20), |bytes| got = bytes.to_vec()),
-            ReadOutcome::Bytes(50)
+            Ok(50)
         );
         thread.join().expect("no panic");
         assert_eq!(got, [7; 50]);
@@ -688,10 +663,7 @@ mod tests {
     #[test]
     fn errors_and_impossible_lengths_are_no_bytes() {
         let (buffers, in_flight) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
-        for (result, ended) in [
-            (-110, ReadOutcome::Failed(110)),
-            (4097, ReadOutcome::Failed(crate::source::EIO)),
-        ] {
+        for (result, ended) in [(-110, Err(110)), (4097, Err(EIO))] {
             let (ticket, flight) = fly(&buffers, &in_flight, 4096);
             landed(result as Handle, flight);
             assert_eq!(
@@ -707,7 +679,7 @@ mod tests {
         let (ticket, flight) = fly(&buffers, &in_flight, 4096);
         assert_eq!(
             ticket.wait(Duration::from_millis(1), |_| panic!("no bytes")),
-            ReadOutcome::Silent
+            Err(ETIMEDOUT)
         );
         assert_eq!(
             *lock(&in_flight.inside),
