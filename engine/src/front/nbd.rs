@@ -460,7 +460,6 @@ impl ServerShared {
                 | transmission::SEND_FLUSH
                 | transmission::CAN_MULTI_CONN
                 | transmission::SEND_CACHE,
-            preferred: 4096,
             knows_holes: reader.knows_holes(),
         }
     }

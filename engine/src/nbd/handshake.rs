@@ -9,7 +9,7 @@
 //!                     └── bad ─────────┴── bad magic, too long, too many ─┴─► Close (ABORT)
 //! ```
 
-use super::validate::{Export, MAX_LEN};
+use super::validate::{Export, MAX_LEN, PREFERRED_LEN};
 use super::wire::{self, allocation, handshake_flag, info, option, reply, transmission};
 
 /// Maximum length of an option's data. The longest data is the name of an export (at most 4096 bytes) with information requests of two
@@ -285,9 +285,8 @@ impl Handshake {
                 info::NAME => tell(wish, &[export.name.as_bytes()]),
                 info::DESCRIPTION => tell(wish, &[export.description.as_bytes()]),
                 info::BLOCK_SIZE => {
-                    let [least, preferred, most] =
-                        [1, export.preferred, MAX_LEN].map(u32::to_be_bytes);
-                    tell(wish, &[&least, &preferred, &most]);
+                    let sizes = [1, PREFERRED_LEN, MAX_LEN].map(u32::to_be_bytes);
+                    tell(wish, &[sizes.as_flattened()]);
                 }
                 _ => {}
             }
@@ -367,7 +366,6 @@ mod tests {
             description: "its-text".into(),
             size: 1 << 20,
             flags,
-            preferred: 4096,
             knows_holes: true,
         };
         let mut shake = Handshake::new(export, tls);

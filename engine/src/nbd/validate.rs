@@ -6,6 +6,8 @@ use super::wire::{Request, command, command_flag, errno, transmission};
 
 /// Maximum number of bytes of a request: by the protocol, every client may assume that 32 MiB are allowed.
 pub const MAX_LEN: u32 = 32 << 20;
+/// The request size that the server prefers.
+pub const PREFERRED_LEN: u32 = 4096;
 
 /// The properties of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +20,6 @@ pub struct Export {
     pub size: u64,
     /// See [`super::wire::transmission`].
     pub flags: u16,
-    /// The preferred request size in bytes: a power of two, at least 512.
-    pub preferred: u32,
     /// Clients may ask where its holes are ([`super::wire::allocation`]).
     pub knows_holes: bool,
 }
@@ -219,7 +219,6 @@ mod tests {
                 description: String::new(),
                 size: 1 << 30,
                 flags: u16::from(words[0] == "ro") * transmission::READ_ONLY,
-                preferred: 4096,
                 knows_holes: false,
             };
             let answer = match validate(&request, &export) {

@@ -25,7 +25,6 @@ pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
         description: "d".repeat(50),
         size: 1 << 40,
         flags: 1,
-        preferred: 4096,
         knows_holes: true,
     };
     // TLS depends on whether the length is even or odd, so that both cases occur.
@@ -115,7 +114,6 @@ pub fn requests(data: &[u8]) -> Result<(), BrokenPromise> {
         description: String::new(),
         size,
         flags,
-        preferred: 4096,
         knows_holes: flags & 1 == 0,
     };
     for bytes in rest.chunks_exact(Request::BYTES) {

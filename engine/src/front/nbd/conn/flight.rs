@@ -165,7 +165,7 @@ impl Conn {
             let sent = catch_unwind(AssertUnwindSafe(|| self.send(turn, &mut batch)));
             let sent = sent.unwrap_or_else(|_| Err(self.give_up()));
             drop(wire);
-            let mut turns = self.turns();
+            let mut turns = lock(&self.turns);
             turns.over |= sent.is_err();
             self.leave(turns, count as u32);
         }
