@@ -9,6 +9,10 @@ pub const MIN_READS: u64 = 100;
 /// The fraction of reads, or of bytes, that counts as nearly all.
 const NEARLY_ALL: f64 = 0.95;
 
+fn nearly_all(of: u64, whole: u64) -> bool {
+    whole > 0 && of as f64 / whole as f64 > NEARLY_ALL
+}
+
 /// Whether a policy ever reads ahead. False for `none`, and for a policy that may fetch only demanded bytes (`auto:max-overfetch=1`,
 /// in thousandths).
 #[cfg(feature = "fuse")]
@@ -29,16 +33,8 @@ pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
 /// ```
 #[must_use]
 pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
-    let part = |of: u64, whole: u64| {
-        if whole == 0 {
-            0.0
-        } else {
-            of as f64 / whole as f64
-        }
-    };
-    if stats.demand_reads < MIN_READS
-        || part(stats.hits, stats.demand_reads) > NEARLY_ALL && stats.ra_ops == 0
-    {
+    let is_cached = nearly_all(stats.hits, stats.demand_reads) && stats.ra_ops == 0;
+    if stats.demand_reads < MIN_READS || is_cached {
         return None;
     }
     if policy == "none" {
@@ -56,13 +52,13 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
             "everything that {policy} wanted to read ahead was already cached, or is beyond the end of the file"
         ));
     }
-    if part(stats.ra_refused_bytes, stats.ra_planned_bytes) > NEARLY_ALL {
+    if nearly_all(stats.ra_refused_bytes, stats.ra_planned_bytes) {
         return Some(
             "readahead requests are refused, because too little memory or too few requests are available; allow a larger cache"
                 .to_string(),
         );
     }
-    if part(stats.ra_failed_bytes, stats.ra_bytes) > NEARLY_ALL {
+    if nearly_all(stats.ra_failed_bytes, stats.ra_bytes) {
         return Some(
             "nearly all readahead requests fail in the source; check the source".to_string(),
         );
@@ -100,7 +96,6 @@ pub struct ReadaheadState {
 /// Whether readahead runs for one open file description, and why, as derived from its counters.
 #[must_use]
 pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
-    let most = |of: u64, whole: u64| whole > 0 && of as f64 / whole as f64 > NEARLY_ALL;
     let off = |why| ReadaheadState { on: false, why };
     if policy == "none" {
         return off("the policy is none");
@@ -108,12 +103,12 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     if stats.ra_planned_ops == 0 && stats.ra_ops == 0 {
         return match stats.demand_reads {
             0 => off("nothing was read yet"),
-            reads if most(stats.hits, reads) => off("its reads are cached"),
+            reads if nearly_all(stats.hits, reads) => off("its reads are cached"),
             reads if reads < MIN_READS => off("too few reads to tell"),
             _ => off("no sequential reads were seen, or a hint says that reads are random"),
         };
     }
-    if most(stats.ra_refused_bytes, stats.ra_planned_bytes) {
+    if nearly_all(stats.ra_refused_bytes, stats.ra_planned_bytes) {
         return off(
             "readahead is refused, because too little memory or too few requests were available",
         );
@@ -121,10 +116,10 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     if stats.ra_ops == 0 {
         return off("the bytes to read ahead were already cached");
     }
-    if most(stats.ra_failed_bytes, stats.ra_bytes) {
+    if nearly_all(stats.ra_failed_bytes, stats.ra_bytes) {
         return off("readahead requests fail in the source");
     }
-    let why = if most(stats.unused_bytes, stats.ra_bytes) {
+    let why = if nearly_all(stats.unused_bytes, stats.ra_bytes) {
         "running, but unused"
     } else {
         "running"
@@ -136,123 +131,80 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
 mod tests {
     use super::*;
 
-    /// `stats` with some of its counters changed.
     fn but(mut stats: Stats, change: impl FnOnce(&mut Stats)) -> Stats {
         change(&mut stats);
         stats
     }
 
     #[test]
-    fn each_cause_is_distinguished() {
-        let reads = Stats::of(|s| {
-            s.demand_reads = 1000;
-            s.misses = 1000;
-        });
-        let why = |stats: Stats| why_no_readahead("linux-6.18", &stats).unwrap_or_default();
-        assert!(why(reads).starts_with("linux-6.18 found no sequential reads among 1000"));
+    fn each_cause_is_distinguished_for_an_engine_and_for_a_stream() {
+        let few = Stats::of(|s| s.demand_reads = MIN_READS - 1);
+        let reads = Stats::of(|s| (s.demand_reads, s.misses) = (1000, 1000));
+        let cached = Stats::of(|s| (s.demand_reads, s.hits) = (1000, 1000));
         let planned = but(reads, |s| {
-            s.ra_planned_ops = 10;
-            s.ra_planned_bytes = 1000;
+            (s.ra_planned_ops, s.ra_planned_bytes) = (10, 1000)
         });
-        assert!(why(planned).starts_with("everything that linux-6.18 wanted to read ahead was"));
-        assert!(
-            why(but(planned, |s| s.ra_refused_bytes = 990))
-                .starts_with("readahead requests are refused")
-        );
-        let ran = but(planned, |s| {
-            s.ra_ops = 10;
-            s.ra_bytes = 1000;
-        });
-        assert!(
-            why(but(ran, |s| s.ra_failed_bytes = 1000))
-                .starts_with("nearly all readahead requests fail")
-        );
-        assert!(why(but(ran, |s| s.thrash_bytes = 600)).starts_with("data read ahead is evicted"));
-        let ran = but(ran, |s| s.ra_bytes = 10_000);
-        let evicted = but(ran, |s| {
-            s.unused_bytes = 6_000;
-            s.demand_bytes = 4_000;
-        });
-        assert!(
-            why(but(evicted, |s| s.thrash_bytes = 2_001)).starts_with("data read ahead is evicted")
-        );
-        assert_eq!(
-            why(but(evicted, |s| s.thrash_bytes = 1_999)),
-            "",
-            "guessed wrong, and had room"
-        );
-        assert_eq!(
-            why(but(evicted, |s| {
-                s.thrash_bytes = 2_001;
-                s.used_bytes = 6_000;
-                s.unused_bytes = 4_000;
-            })),
-            "",
-            "mostly used"
-        );
-        assert_eq!(why(but(ran, |s| s.used_bytes = 1000)), "");
-        assert_eq!(
-            why(but(reads, |s| s.demand_reads = MIN_READS - 1)),
-            "",
-            "too few to tell"
-        );
-        assert_eq!(
-            why(but(reads, |s| {
-                s.hits = 1000;
-                s.misses = 0;
-            })),
-            "",
-            "not needed"
-        );
-        assert_eq!(
-            why(but(reads, |s| {
-                s.hits = 990;
-                s.misses = 10;
-                s.ra_ops = 10;
-                s.ra_bytes = 1000;
-            })),
-            "",
-            "read ahead in the order of a listing"
-        );
-    }
-
-    #[test]
-    fn each_state_of_a_stream_has_its_words() {
-        let state = |stats: Stats| {
-            let state = readahead_state("linux-6.18", &stats);
-            (state.on, state.why)
+        let refused = but(planned, |s| s.ra_refused_bytes = 990);
+        let ran = but(planned, |s| (s.ra_ops, s.ra_bytes) = (10, 1000));
+        let failed = but(ran, |s| s.ra_failed_bytes = 1000);
+        let unused = but(ran, |s| s.unused_bytes = 1000);
+        let evicted = but(ran, |s| s.thrash_bytes = 600);
+        let listed = but(reads, |s| (s.ra_ops, s.ra_bytes) = (10, 1000));
+        let of_listing = but(listed, |s| (s.hits, s.misses) = (990, 10));
+        // 6,000 of 10,000 bytes were evicted unused, and half of the 4,000 bytes missed were among them, or nearly.
+        let guessed = but(ran, |s| (s.ra_bytes, s.demand_bytes) = (10_000, 4_000));
+        let thrash = |unused, thrash| {
+            but(guessed, |s| {
+                (s.unused_bytes, s.thrash_bytes) = (unused, thrash)
+            })
         };
-        let reads = Stats::of(|s| {
-            s.demand_reads = 1000;
-            s.misses = 1000;
-        });
-        let planned = but(reads, |s| {
-            s.ra_planned_ops = 10;
-            s.ra_planned_bytes = 1000;
-        });
-        let ran = but(planned, |s| {
-            s.ra_ops = 10;
-            s.ra_bytes = 1000;
-        });
-        let all = [
-            state(Stats::default()),
-            state(but(reads, |s| s.demand_reads = 9)),
-            state(but(reads, |s| s.hits = 1000)),
-            state(reads),
-            state(but(planned, |s| s.ra_refused_bytes = 1000)),
-            state(planned),
-            state(but(ran, |s| s.ra_failed_bytes = 1000)),
-            state(but(ran, |s| s.unused_bytes = 1000)),
-            state(ran),
+        let rows = [
+            (Stats::default(), "", "nothing was read yet"),
+            (few, "", "too few reads to tell"),
+            (cached, "", "its reads are cached"),
+            (
+                reads,
+                "linux-6.18 found no sequential reads among 1000",
+                "no sequential reads",
+            ),
+            (
+                planned,
+                "everything that linux-6.18 wanted to read ahead was",
+                "the bytes to read",
+            ),
+            (
+                refused,
+                "readahead requests are refused",
+                "readahead is refused",
+            ),
+            (
+                failed,
+                "nearly all readahead requests fail",
+                "readahead requests fail",
+            ),
+            (unused, "", "running, but unused"),
+            (evicted, "data read ahead is evicted", "running"),
+            (
+                thrash(6_000, 2_001),
+                "data read ahead is evicted",
+                "running",
+            ),
+            (thrash(6_000, 1_999), "", "running"),
+            (thrash(4_000, 2_001), "", "running"),
+            (ran, "", "running"),
+            (listed, "", "running"),
+            (of_listing, "", "running"),
         ];
-        let words: std::collections::BTreeSet<&str> = all.iter().map(|(_, why)| *why).collect();
-        assert_eq!(words.len(), all.len(), "{all:?}");
-        assert_eq!(all.iter().filter(|(on, _)| *on).count(), 2);
-        assert!(!readahead_state("none", &ran).on);
-        let listed = but(reads, |s| {
-            s.ra_ops = 10;
-            s.ra_bytes = 1000;
-        });
-        assert_eq!(state(listed), (true, "running"));
+        for (stats, why, state) in rows {
+            let told = why_no_readahead("linux-6.18", &stats).unwrap_or_default();
+            assert!(
+                told.starts_with(why) && told.is_empty() == why.is_empty(),
+                "{told}"
+            );
+            let told = readahead_state("linux-6.18", &stats);
+            assert!(told.why.starts_with(state), "{told:?}");
+            assert_eq!(told.on, state.starts_with("running"), "{told:?}");
+            assert!(!readahead_state("none", &stats).on);
+        }
     }
 }
