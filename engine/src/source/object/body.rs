@@ -14,6 +14,8 @@
 //!
 //! The task stops reading the body when the reader is dropped.
 
+use super::refusal::Refusal;
+use super::settings::ObjectSettings;
 use crate::arena::GROUP_BYTES;
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
@@ -30,14 +32,8 @@ const GROUP: u64 = GROUP_BYTES as u64;
 /// Messages that wait for the reader; the task holds one more.
 const GROUPS_AHEAD: usize = 3;
 
-/// Why the body of a reply ends early.
-pub enum BodyError {
-    Store(Error),
-    /// No byte arrived in this time.
-    FirstByte(Duration),
-    /// The next byte did not arrive in this time.
-    Stall(Duration),
-}
+/// How an error of the store is told.
+pub type Refuse = fn(Error) -> Refusal;
 
 /// The headers of a reply.
 pub struct Head {
@@ -55,7 +51,7 @@ pub struct Body {
     task: JoinSet<()>,
 }
 
-type Message = Result<Arrived, BodyError>;
+type Message = Result<Arrived, Refusal>;
 
 #[derive(Default)]
 struct Arrived {
@@ -74,27 +70,33 @@ async fn ended(task: &mut JoinSet<()>) {
 }
 
 impl Body {
-    /// Sends a request and waits for its reply, with these time limits.
+    /// Sends a request and waits for its reply, within the time limits of the settings.
     pub async fn ask(
         objects: &Arc<dyn ObjectStore>,
         path: &Path,
         options: GetOptions,
-        first_byte: Duration,
-        stall: Duration,
-    ) -> Result<(Head, Body), BodyError> {
+        settings: &ObjectSettings,
+        refuse: Refuse,
+    ) -> Result<(Head, Body), Refusal> {
         let (objects, path) = (Arc::clone(objects), path.clone());
+        let (first_byte, stall) = (settings.first_byte, settings.stall);
         let (to, mut more) = channel(GROUPS_AHEAD);
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let done = pass(&*objects, &path, options, [first_byte, stall], &to).await;
-            if let Err(error) = done {
+            let begun = timeout(first_byte, begun(&*objects, &path, options));
+            let done = match begun.await {
+                Err(_) => Err(Refusal::FirstByte(first_byte)),
+                Ok(Err(error)) => Err(refuse(error)),
+                Ok(Ok((head, body))) => forward(head, body, stall, refuse, &to).await,
+            };
+            if let Err(refusal) = done {
                 // A dropped reader needs no error.
-                let _ = to.send(Err(error)).await;
+                let _ = to.send(Err(refusal)).await;
             }
         });
         let Some(arrived) = more.recv().await else {
             ended(&mut task).await;
-            return Err(BodyError::FirstByte(first_byte));
+            return Err(Refusal::FirstByte(first_byte));
         };
         let Arrived { head, pieces } = arrived?;
         let body = Body {
@@ -104,12 +106,12 @@ impl Body {
         };
         match head {
             Some(head) => Ok((head, body)),
-            None => Err(BodyError::FirstByte(first_byte)),
+            None => Err(Refusal::FirstByte(first_byte)),
         }
     }
 
     /// Waits for the next bytes of the body and returns them; the result is empty after the last bytes.
-    pub async fn next(&mut self) -> Result<Vec<Bytes>, BodyError> {
+    pub async fn next(&mut self) -> Result<Vec<Bytes>, Refusal> {
         if !self.first.is_empty() {
             return Ok(std::mem::take(&mut self.first));
         }
@@ -123,30 +125,21 @@ impl Body {
     }
 }
 
-/// Sends the request, and passes on what arrives.
-async fn pass(
+/// Sends the request, and waits for the first bytes.
+async fn begun(
     objects: &dyn ObjectStore,
     path: &Path,
     options: GetOptions,
-    [first_byte, stall]: [Duration; 2],
-    to: &Sender<Message>,
-) -> Result<(), BodyError> {
-    let begun = async {
-        let answer = objects.get_opts(path, options).await?;
-        let head = Head {
-            meta: answer.meta.clone(),
-            range: answer.range.clone(),
-            at: Instant::now(),
-        };
-        let mut body = answer.into_stream();
-        let first = body.next().await;
-        Ok((head, stream::iter(first).chain(body)))
+) -> Result<(Head, impl Stream<Item = Result<Bytes, Error>> + Unpin), Error> {
+    let answer = objects.get_opts(path, options).await?;
+    let head = Head {
+        meta: answer.meta.clone(),
+        range: answer.range.clone(),
+        at: Instant::now(),
     };
-    let (head, body) = timeout(first_byte, begun)
-        .await
-        .map_err(|_| BodyError::FirstByte(first_byte))?
-        .map_err(BodyError::Store)?;
-    forward(head, body, stall, to).await
+    let mut body = answer.into_stream();
+    let first = body.next().await;
+    Ok((head, stream::iter(first).chain(body)))
 }
 
 /// Passes on what arrives. Ends early if the reader is dropped.
@@ -154,8 +147,9 @@ async fn forward(
     head: Head,
     mut body: impl Stream<Item = Result<Bytes, Error>> + Unpin,
     stall: Duration,
+    refuse: Refuse,
     to: &Sender<Message>,
-) -> Result<(), BodyError> {
+) -> Result<(), Refusal> {
     let Range { start: mut at, end } = head.range;
     // The range that the store reports is not checked yet.
     let mut is_due = end.saturating_sub(at) > GROUP;
@@ -165,9 +159,9 @@ async fn forward(
     };
     let ended = loop {
         let piece = match timeout(stall, body.next()).await {
-            Err(_) => break Err(BodyError::Stall(stall)),
+            Err(_) => break Err(Refusal::Stall(stall)),
             Ok(None) => break Ok(()),
-            Ok(Some(Err(error))) => break Err(BodyError::Store(error)),
+            Ok(Some(Err(error))) => break Err(refuse(error)),
             Ok(Some(Ok(piece))) => piece,
         };
         let group = at / GROUP;
@@ -197,7 +191,7 @@ mod tests {
     fn messages(
         range: Range<u64>,
         pieces: Vec<Result<usize, ()>>,
-    ) -> (Vec<u64>, bool, Result<(), BodyError>) {
+    ) -> (Vec<u64>, bool, Result<(), Refusal>) {
         let head = Head {
             meta: ObjectMeta {
                 location: Path::from("x"),
@@ -223,7 +217,8 @@ mod tests {
             .build()
             .expect("a runtime");
         let minute = Duration::from_secs(60);
-        let ended = runtime.block_on(forward(head, stream::iter(pieces), minute, &to));
+        let work = forward(head, stream::iter(pieces), minute, Refusal::of_foreign, &to);
+        let ended = runtime.block_on(work);
         drop(to);
         let (mut lens, mut heads) = (Vec::new(), Vec::new());
         while let Ok(message) = from.try_recv() {
@@ -259,7 +254,7 @@ mod tests {
     #[test]
     fn what_came_before_an_error_or_an_early_end_is_used() {
         let (lens, _, ended) = messages(0..1_000_000, vec![Ok(1000), Ok(2000), Err(())]);
-        assert!(lens == [1000, 2000] && matches!(ended, Err(BodyError::Store(_))));
+        assert!(lens == [1000, 2000] && matches!(ended, Err(Refusal::Foreign { .. })));
         let (lens, has_head, ended) = messages(0..100, vec![Err(())]);
         assert!(lens == [0] && has_head && ended.is_err());
         let (lens, has_head, ended) = messages(0..100, Vec::new());

@@ -15,7 +15,7 @@
 //! server no longer carry `If-Match` (`network.rs`). `Retry-After` is respected if the total time allows it; otherwise the read fails at
 //! once.
 
-use super::body::{Body, BodyError, Head};
+use super::body::{Body, Head};
 use super::network::Turn;
 use super::refusal::Refusal;
 use super::reply::ObjectSize;
@@ -292,8 +292,7 @@ impl Asker<'_> {
     ) -> Result<(), Refusal> {
         let mut body = needed(&*place, self.send(version, place.left())).await??;
         loop {
-            let pieces = needed(&*place, body.next()).await?;
-            let pieces = pieces.map_err(|error| self.ended(error))?;
+            let pieces = needed(&*place, body.next()).await??;
             if pieces.is_empty() {
                 break;
             }
@@ -379,17 +378,8 @@ impl Asker<'_> {
     /// Sends a request and waits for the first bytes of its reply.
     async fn begun(&self, options: GetOptions) -> Result<(Head, Body), Refusal> {
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
-        let (first_byte, stall) = (self.settings.first_byte, self.settings.stall);
-        let begun = Body::ask(&self.store.objects, self.path, options, first_byte, stall);
-        begun.await.map_err(|error| self.ended(error))
-    }
-
-    fn ended(&self, error: BodyError) -> Refusal {
-        match error {
-            BodyError::Store(error) => self.refusal(error),
-            BodyError::FirstByte(time) => Refusal::FirstByte(time),
-            BodyError::Stall(time) => Refusal::Stall(time),
-        }
+        let (objects, refuse) = (&self.store.objects, self.store.refuse());
+        Body::ask(objects, self.path, options, self.settings, refuse).await
     }
 
     /// Sends a request and waits for the header of its reply.
@@ -399,15 +389,7 @@ impl Asker<'_> {
             .objects
             .get_opts(self.path, options)
             .await
-            .map_err(|error| self.refusal(error))
-    }
-
-    fn refusal(&self, error: object_store::Error) -> Refusal {
-        if self.store.is_foreign {
-            Refusal::of_foreign(error)
-        } else {
-            Refusal::of_client(error)
-        }
+            .map_err(self.store.refuse())
     }
 }
 

@@ -117,6 +117,15 @@ impl Store {
         }
     }
 
+    /// How an error of this store is told.
+    pub fn refuse(&self) -> fn(object_store::Error) -> Refusal {
+        if self.is_foreign {
+            Refusal::of_foreign
+        } else {
+            Refusal::of_client
+        }
+    }
+
     /// If requests carry no credentials: adds the reason why the chain of `store` has none, if it is known.
     fn with_missing(mut self, store: &'static str, settings: &ObjectSettings) -> Store {
         if self.account.is_unsigned && !settings.no_sign_request {
