@@ -20,8 +20,7 @@ use crate::latency::Latencies;
 use crate::options::{Options, Storage};
 #[cfg(feature = "disk-cache")]
 use crate::source::disk_cache::DiskCache;
-use crate::source::{Defaults, Io, tree::Tree};
-use foreread_core::event::Advice;
+use crate::source::{Defaults, tree::Tree};
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -59,11 +58,7 @@ struct EngineShared {
     driver: Driver,
     policy: PolicySpec,
     cache_bytes: u64,
-    io: Io,
-    appending: bool,
-    hint: Option<Advice>,
-    #[cfg(feature = "disk-cache")]
-    disk_cache: Option<DiskCache>,
+    options: Options,
     // Dropped last: the buffers are freed by then.
     reserved: Reservation,
 }
@@ -75,14 +70,7 @@ impl Engine {
     /// # Errors
     /// Returns an error if a setting is invalid.
     pub fn new(options: Options) -> Result<Engine, OpenError> {
-        Engine::build(
-            &options,
-            Storage {
-                readahead_bytes: None,
-                size: None,
-                defaults: Defaults::FILE,
-            },
-        )
+        Engine::for_kind(options, Defaults::FILE)
     }
 
     /// Like [`Engine::new`], but for sources of one kind of storage: the kind determines the number of workers, the largest fetch, and
@@ -155,17 +143,12 @@ impl Engine {
             options.workers(storage.defaults),
             budget,
         );
-        let (io, appending, hint) = (options.io, options.appending, options.hint);
         Ok(Engine {
             shared: Arc::new(EngineShared {
                 driver,
                 policy,
                 cache_bytes,
-                io,
-                appending,
-                hint,
-                #[cfg(feature = "disk-cache")]
-                disk_cache: options.disk_cache.clone(),
+                options,
                 reserved,
             }),
         })
@@ -264,24 +247,11 @@ impl Engine {
     #[cfg(feature = "disk-cache")]
     #[must_use]
     pub fn disk_cache(&self) -> Option<&DiskCache> {
-        self.shared.disk_cache.as_ref()
+        self.shared.options.disk_cache.as_ref()
     }
 
-    /// How its files are read.
-    pub(crate) fn io(&self) -> Io {
-        self.shared.io
-    }
-
-    /// Whether its files are only appended to, never overwritten.
-    pub(crate) fn appending(&self) -> bool {
-        self.shared.appending
-    }
-
-    /// The initial hint of each open description.
-    pub(crate) fn hint(&self) -> Option<Advice> {
-        self.shared
-            .hint
-            .filter(|hint| matches!(hint, Advice::Normal | Advice::Sequential | Advice::Random))
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
     }
 
     pub(crate) fn driver(&self) -> &Driver {

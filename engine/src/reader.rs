@@ -131,7 +131,7 @@ impl Engine {
     /// Returns an error if the source cannot be read, or too many sources are open.
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
         let source = self.source(origin.into())?;
-        let (at, version) = opened(self.driver().add(Arc::clone(&source), self.io()))?;
+        let (at, version) = opened(self.driver().add(Arc::clone(&source), self.options().io))?;
         let seen = VersionCursor::new(version);
         Reader::beside(self, &source, &Arc::default(), at, seen)
     }
@@ -140,30 +140,20 @@ impl Engine {
     fn source(&self, origin: Origin) -> Result<Arc<dyn Source>, OpenError> {
         let source = match origin {
             Origin::Source(source) => source,
-            Origin::Name(name) => self.open_named(&name)?,
+            Origin::Name(name) => open_named(&name, self.options())?,
         };
         #[cfg(feature = "disk-cache")]
         let source = match self.disk_cache() {
             Some(cache) => cache.over(source),
             None => source,
         };
-        if self.appending() {
+        if self.options().appending {
             source.allow_appends();
         }
         match source.size() {
             0..=MAX_OFFSET => Ok(source),
             size => Err(OpenError::TooLarge { size }),
         }
-    }
-
-    fn open_named(&self, name: &SourceName) -> Result<Arc<dyn Source>, OpenError> {
-        #[cfg(feature = "disk-cache")]
-        if let Some(cache) = self.disk_cache()
-            && source::is_remote(name)
-        {
-            return Ok(cache.open_source(name)?);
-        }
-        Ok(source::open_by(name, self.io())?)
     }
 }
 
@@ -251,7 +241,9 @@ impl Reader {
             seen,
             flushes: Arc::clone(flushes),
         };
-        if let Some(hint) = engine.hint() {
+        let can_be_first = [Advice::Normal, Advice::Sequential, Advice::Random];
+        let hint = engine.options().hint;
+        if let Some(hint) = hint.filter(|hint| can_be_first.contains(hint)) {
             let hinted = engine.driver().advise(at.open, hint, ByteRange::default());
             hinted.map_err(|_| OpenError::Stopped)?;
         }
@@ -272,7 +264,8 @@ impl Reader {
     #[must_use]
     pub fn pin_version(mut self) -> Reader {
         let size = self.size();
-        self.seen.pin((!self.engine.appending()).then_some(size));
+        self.seen
+            .pin((!self.engine.options().appending).then_some(size));
         self
     }
 

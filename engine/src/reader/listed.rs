@@ -75,7 +75,7 @@ impl Engine {
         let source = self.source(origin.into())?;
         let (own, after) = (Arc::clone(&source), after.map(|after| after.0));
         let planned = listing == Listing::Planned;
-        let key = opened(self.driver().list(own, self.io(), after, planned))?;
+        let key = opened(self.driver().list(own, self.options().io, after, planned))?;
         Ok(ListedFile {
             engine: self.clone(),
             source,
