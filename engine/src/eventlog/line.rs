@@ -370,11 +370,8 @@ pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
     config.max_ahead_in_flight = u32::try_from(value("max_ahead_in_flight")?).unwrap_or(u32::MAX);
     config.max_piggyback_bytes = value("max_piggyback_bytes")?;
     config.keep_windows_apart = value("keep_windows_apart")? != 0;
-    // Logs of older builds end here; those builds had one limit for requests of any length.
-    config.max_short_ahead_in_flight = match value("max_short_ahead_in_flight") {
-        Err(LineError::Missing(_)) => config.max_ahead_in_flight,
-        short => u32::try_from(short?).unwrap_or(u32::MAX),
-    };
+    config.max_short_ahead_in_flight =
+        u32::try_from(value("max_short_ahead_in_flight")?).unwrap_or(u32::MAX);
     f.end(config)
 }
 

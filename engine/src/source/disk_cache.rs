@@ -12,12 +12,10 @@
 //! |---|---|
 //! | folder, account, claims | the folder: access without following links, total bytes, fetches in progress |
 //! | hash, object | names and checksums; the two files of a version |
-//! | recent | open files of the versions that were used last |
 //! | whole | versions that the kernel reads by FUSE passthrough |
 //! | cached | split a fetch into parts from disk and from the store |
 //! | tier, disk, bucket, runs | the interface of a tier; its two kinds, a folder and a bucket |
-//! | parts | a tier with its writer, and the shared tier below it |
-//! | writer, evict | background writes, and eviction |
+//! | writer, evict | background writes, and eviction; a tier with its writer, and the shared tier below it |
 //! | speed | bypasses a disk that is slower than the store |
 //! | fill | fetches all objects below a prefix before they are read |
 //! | names, kept_tree | cached folder listings, which the next mount shows before the store has answered |
@@ -42,8 +40,6 @@ mod kept_tree;
 mod latest;
 mod names;
 mod object;
-mod parts;
-mod recent;
 mod runs;
 mod settings;
 mod shared;
@@ -62,13 +58,12 @@ pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport};
 pub use folder::OLD_FOLDER;
 pub use inspect::{BlockState, CacheInspector, TrimCounts, VersionSummary};
 pub use names::ListingSummary;
-use parts::Parts;
 pub use settings::{DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache};
 pub use shared::DiskCacheCounts;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use writer::Writer;
+use writer::{Parts, Writer};
 
 /// The environment variable that configures the disk cache of the commands. The value of this variable must have the form
 /// [`NOTATION`].
@@ -116,7 +111,7 @@ impl DiskCache {
     /// # Errors
     /// Returns an error if the folder cannot be created or is not writable, or if other users may write to it.
     pub fn open(settings: DiskCacheSettings) -> Result<DiskCache, SourceOpenError> {
-        DiskCache::open_by(settings, None)
+        DiskCache::open_with(settings, None)
     }
 
     /// Like [`DiskCache::open`], but accesses a shared bucket with these settings instead of those of the environment.
@@ -125,17 +120,10 @@ impl DiskCache {
     /// Returns the errors of [`DiskCache::open`].
     pub fn open_with(
         settings: DiskCacheSettings,
-        objects: ObjectSettings,
-    ) -> Result<DiskCache, SourceOpenError> {
-        DiskCache::open_by(settings, Some(objects))
-    }
-
-    fn open_by(
-        settings: DiskCacheSettings,
-        objects: Option<ObjectSettings>,
+        objects: impl Into<Option<ObjectSettings>>,
     ) -> Result<DiskCache, SourceOpenError> {
         let shared = settings.shared.as_ref();
-        let below = shared.map(|shared| open_shared(shared, &settings, objects));
+        let below = shared.map(|shared| open_shared(shared, &settings, objects.into()));
         let below = below.transpose()?;
         let whole = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
         if let Some(SharedCache::Folder { dir, .. }) = &settings.shared

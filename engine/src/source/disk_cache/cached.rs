@@ -13,11 +13,10 @@
 
 use super::claims::{CLAIM_BYTES, Claim};
 use super::object::LARGE_BYTES;
-use super::parts::Parts;
 use super::shared::{CachedVersion, Counts};
 use super::speed::TimedRead;
 use super::tier::{Note, Part};
-use super::writer::Tee;
+use super::writer::{Parts, Tee};
 use crate::source::sinks::{FillPlace, Slices};
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Sink, Source, SourceError, StreamingSource, WholeFile,

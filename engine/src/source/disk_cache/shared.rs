@@ -3,12 +3,11 @@
 
 use super::hash::VersionHash;
 use super::object::ObjectFiles;
-use super::recent::RecentFiles;
 use super::speed::Speeds;
 use crate::source::ExactVersion;
 use crate::sync::lock;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -58,6 +57,49 @@ fn line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
+}
+
+/// Open files of at most this many versions, for the next use; those opened first are closed first. The space of a removed file is
+/// freed only when the file is closed, so an eviction closes the removed ones ([`RecentFiles::retain`]).
+pub struct RecentFiles<T> {
+    files: Mutex<VecDeque<(VersionHash, Arc<T>)>>,
+    most: usize,
+}
+
+impl<T> RecentFiles<T> {
+    pub fn new(most: usize) -> RecentFiles<T> {
+        RecentFiles {
+            files: Mutex::default(),
+            most,
+        }
+    }
+
+    pub fn get(&self, hash: VersionHash) -> Option<Arc<T>> {
+        let files = lock(&self.files);
+        let found = files.iter().find(|(known, _)| *known == hash);
+        found.map(|(_, files)| Arc::clone(files))
+    }
+
+    /// Keeps the open files of a version, in place of earlier ones.
+    pub fn put(&self, hash: VersionHash, opened: T) -> Arc<T> {
+        let opened = Arc::new(opened);
+        let mut files = lock(&self.files);
+        files.retain(|(known, _)| *known != hash);
+        files.push_back((hash, Arc::clone(&opened)));
+        if files.len() > self.most {
+            files.pop_front();
+        }
+        opened
+    }
+
+    pub fn close(&self, hash: VersionHash) {
+        lock(&self.files).retain(|(known, _)| *known != hash);
+    }
+
+    /// Closes all files but those for which `is_kept` returns true.
+    pub fn retain(&self, is_kept: fn(&T) -> bool) {
+        lock(&self.files).retain(|(_, files)| is_kept(files));
+    }
 }
 
 /// State that every tier has, whether it is a folder or a bucket.

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum bytes of runs that are queued or being filled; `QUEUED_PART`: they use at most this part of the machine's memory. Chosen: the
 /// data that arrives at 200 MB/s while the thread gets no processor for 0.6 s.
@@ -464,6 +464,35 @@ fn done(job: &Job, tier: &dyn Tier) {
             }
         }
         Job::Note(note) => tier.take_note(note),
+    }
+}
+
+/// The parts of a disk cache: the tier on this machine, its writer thread, and the shared tier below it, if there is one.
+pub struct Parts {
+    pub tier: Arc<dyn Tier>,
+    pub writer: Arc<Writer>,
+    pub below: Option<Arc<Parts>>,
+}
+
+impl Parts {
+    /// Returns true if a writer's queue is more than a third full.
+    pub fn is_behind(&self) -> bool {
+        self.writer.queued_bytes() > self.writer.most_queued() / 3
+            || self.below.as_ref().is_some_and(|below| below.is_behind())
+    }
+
+    /// From now on, limits each writer's queue to this many bytes.
+    pub fn bound_queues(&self, bytes: u64) {
+        self.writer.bound_queue(bytes);
+        if let Some(below) = &self.below {
+            below.bound_queues(bytes);
+        }
+    }
+
+    pub fn flush(&self, most: Duration) -> bool {
+        let began = Instant::now();
+        let left = || most.saturating_sub(began.elapsed());
+        self.writer.flush(most) & self.below.as_ref().is_none_or(|below| below.flush(left()))
     }
 }
 

@@ -47,12 +47,9 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 /// Credentials, with the place in the chain where they were found.
 pub struct FoundCredential<C> {
     pub credential: C,
-    /// The link that provided them, such as `profile dev (SSO)`.
-    pub link: String,
+    pub link: Link,
     /// `None` if no expiry is known.
     pub expires: Option<SystemTime>,
-    /// The remedy if a store refuses them.
-    pub remedy: String,
 }
 
 impl<C> FoundCredential<C> {
@@ -62,11 +59,11 @@ impl<C> FoundCredential<C> {
         expires: Option<SystemTime>,
         remedy: impl Into<String>,
     ) -> FoundCredential<C> {
+        let (name, remedy) = (link.into().into(), remedy.into().into());
         FoundCredential {
             credential,
-            link: link.into(),
+            link: Link { name, remedy },
             expires,
-            remedy: remedy.into(),
         }
     }
 }
@@ -108,8 +105,7 @@ struct State<C> {
 
 struct HeldCredential<C> {
     credential: Arc<C>,
-    link: Arc<str>,
-    remedy: Arc<str>,
+    link: Link,
     expires: Option<SystemTime>,
     renewed_from: Option<SystemTime>,
 }
@@ -309,7 +305,12 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         let mut state = lock(&self.state);
         let left = found.expires.and_then(|at| at.duration_since(now).ok());
         let expires_in = left.map(|left| left.as_secs());
-        tracing::info!(expires_in, "credentials of {}: {}", self.store, found.link);
+        tracing::info!(
+            expires_in,
+            "credentials of {}: {}",
+            self.store,
+            found.link.name
+        );
         // Credentials that seem expired already indicate a wrong clock: the store may accept them.
         let expires = left.map(|left| now + left);
         let renewed_from = left.map(|left| now + left - RENEWED_BEFORE.min(left / 2));
@@ -322,8 +323,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         }
         state.held = Some(HeldCredential {
             credential: Arc::new(found.credential),
-            link: found.link.into(),
-            remedy: found.remedy.into(),
+            link: found.link,
             expires,
             renewed_from,
         });
@@ -361,10 +361,7 @@ impl<C: Send + Sync + PartialEq + 'static> Renew for Keeper<C> {
 
     fn link(&self) -> Option<Link> {
         let state = lock(&self.state);
-        state.held.as_ref().map(|held| Link {
-            name: Arc::clone(&held.link),
-            remedy: Arc::clone(&held.remedy),
-        })
+        state.held.as_ref().map(|held| held.link.clone())
     }
 }
 
@@ -415,12 +412,8 @@ mod tests {
             Box::pin(std::future::ready(if n >= self.fails_from {
                 Err(Unfit::new("no more", "none"))
             } else {
-                Ok(Some(FoundCredential {
-                    credential: n,
-                    link: "a counter".to_string(),
-                    expires: Some(SystemTime::now() + self.valid),
-                    remedy: String::new(),
-                }))
+                let expires = Some(SystemTime::now() + self.valid);
+                Ok(Some(FoundCredential::new(n, "a counter", expires, "")))
             }))
         }
     }
