@@ -37,7 +37,7 @@ pub struct NoTls {
 }
 
 impl LinkError {
-    pub fn lost(error: &std::io::Error) -> LinkError {
+    pub fn lost(error: std::io::Error) -> LinkError {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
         if let Some(no_tls) = inner {
             return LinkError::Insecure(Box::new(NoTls::clone(no_tls)));
@@ -61,7 +61,7 @@ impl LinkError {
 
     /// Like [`LinkError::lost`], but for a connection that was lost after TLS had started and before the export was negotiated.
     #[cfg(feature = "tls")]
-    pub fn lost_under_tls(error: &std::io::Error) -> LinkError {
+    pub fn lost_under_tls(error: std::io::Error) -> LinkError {
         match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
                 LinkError::Lost(EIO, LEFT_UNDER_TLS.to_string())

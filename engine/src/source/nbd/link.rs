@@ -57,8 +57,8 @@ pub struct NbdLink {
 impl NbdLink {
     /// Connects and negotiates the export. `silence` is how long the server may send nothing while it owes a reply.
     pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, LinkError> {
-        let mut stream = ServerStream::connect(&address.place, silence)
-            .map_err(|error| LinkError::lost(&error))?;
+        let stream = ServerStream::connect(&address.place, silence);
+        let mut stream = stream.map_err(LinkError::lost)?;
         let export = terms::agree(&mut stream, address, Instant::now() + silence)?;
         let replies = Mutex::new(ReplyState {
             owner: ReplyOwner::Free,
@@ -177,12 +177,12 @@ impl NbdLink {
             self.stream.send(&request.bytes())
         };
         if let Err(error) = sent {
-            return Err(self.down(LinkError::lost(&error)));
+            return Err(self.down(LinkError::lost(error)));
         }
         match self.listen(request.cookie, until, bell)? {
             0 => {
                 let received = fill(&self.stream, bufs, skip, request.len as usize, until);
-                received.map_err(|error| self.down(LinkError::lost(&error)))?;
+                received.map_err(|error| self.down(LinkError::lost(error)))?;
                 self.yield_floor(request.cookie);
                 Ok(())
             }
@@ -264,9 +264,8 @@ impl NbdLink {
     /// Reads the header of the next reply: its cookie and its error number.
     fn head(&self, until: Instant) -> Result<(u64, u32), LinkError> {
         let mut bytes = [0; 16];
-        self.stream
-            .receive(&mut bytes, until)
-            .map_err(|error| LinkError::lost(&error))?;
+        let received = self.stream.receive(&mut bytes, until);
+        received.map_err(LinkError::lost)?;
         if wire::u32_at(&bytes, 0) != wire::SIMPLE_MAGIC {
             return Err(LinkError::odd("a reply without the NBD magic number"));
         }

@@ -7,7 +7,6 @@
 //!
 //! A connection that uses TLS never returns to plain text.
 
-#[cfg(feature = "tls")]
 use super::failure::LinkError;
 use super::socket::ServerSocket;
 #[cfg(feature = "tls")]
@@ -44,12 +43,12 @@ impl ServerStream {
         let session = Session::new(place, terms)?;
         loop {
             let agreed = session.agree(&self.socket);
-            if agreed.map_err(|error| LinkError::lost_under_tls(&error))? {
+            if agreed.map_err(LinkError::lost_under_tls)? {
                 self.session = Some(session);
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(LinkError::lost(&ErrorKind::TimedOut.into()));
+                return Err(LinkError::lost(ErrorKind::TimedOut.into()));
             }
         }
     }
@@ -59,6 +58,15 @@ impl ServerStream {
         return self.session.is_some();
         #[cfg(not(feature = "tls"))]
         false
+    }
+
+    /// The error of the negotiation if sending or receiving has failed.
+    pub fn failed(&self, error: std::io::Error) -> LinkError {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            return LinkError::lost_under_tls(error);
+        }
+        LinkError::lost(error)
     }
 
     /// Only one caller may send at a time.

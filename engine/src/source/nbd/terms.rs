@@ -35,13 +35,9 @@ pub fn agree(
     address: &Address,
     until: Instant,
 ) -> Result<ExportTerms, LinkError> {
-    #[cfg_attr(
-        not(feature = "tls"),
-        allow(unused_mut, reason = "only the TLS code assigns another function")
-    )]
-    let mut lost: fn(std::io::Error) -> LinkError = |error| LinkError::lost(&error);
     let mut hello = [0; 18];
-    stream.receive(&mut hello, until).map_err(lost)?;
+    let greeted = stream.receive(&mut hello, until);
+    greeted.map_err(LinkError::lost)?;
     let flags = wire::u16_at(&hello, 16);
     if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
         return Err(LinkError::Refused(
@@ -60,11 +56,10 @@ pub fn agree(
     #[cfg(feature = "tls")]
     if let Some(tls) = &address.tls {
         ask.extend(request(option::STARTTLS, &[]));
-        stream.send(&ask).map_err(lost)?;
-        match answer(stream, option::STARTTLS, until, lost)? {
+        stream.send(&ask).map_err(LinkError::lost)?;
+        match answer(stream, option::STARTTLS, until)? {
             (reply::ACK, data) if data.is_empty() => {
                 stream.start_tls(&address.place, tls, until)?;
-                lost = |error| LinkError::lost_under_tls(&error);
             }
             (reply::ACK, _) => return Err(LinkError::odd("the reply to STARTTLS carries data")),
             (error, data) => return Err(plain_only(error, &data)),
@@ -76,14 +71,14 @@ pub fn agree(
     let wishes = [1, info::BLOCK_SIZE].map(u16::to_be_bytes).concat();
     let data = [&(name.len() as u32).to_be_bytes()[..], name, &wishes].concat();
     ask.extend(request(option::GO, &data));
-    let sent = stream.send(&ask).map_err(lost);
+    let sent = stream.send(&ask).map_err(|error| stream.failed(error));
     // If sending fails under TLS, go on: the server's next message says why it ended TLS.
     if !stream.is_encrypted() {
         sent?;
     }
     let (mut found, mut blocks) = (None, Blocks::ANY);
     for _ in 0..MAX_ANSWERS {
-        let (kind, data) = answer(stream, option::GO, until, lost)?;
+        let (kind, data) = answer(stream, option::GO, until)?;
         match kind {
             reply::ACK => {
                 let (size, flags) = found.ok_or_else(|| LinkError::odd("no size"))?;
@@ -118,14 +113,10 @@ fn request(option: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// Receives one reply to an option.
-fn answer(
-    stream: &ServerStream,
-    option: u32,
-    until: Instant,
-    lost: fn(std::io::Error) -> LinkError,
-) -> Result<(u32, Vec<u8>), LinkError> {
+fn answer(stream: &ServerStream, option: u32, until: Instant) -> Result<(u32, Vec<u8>), LinkError> {
     let mut head = [0; 20];
-    stream.receive(&mut head, until).map_err(lost)?;
+    let failed = |error| stream.failed(error);
+    stream.receive(&mut head, until).map_err(failed)?;
     if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option {
         return Err(LinkError::odd(
             "a reply to an option that was not requested",
@@ -138,7 +129,7 @@ fn answer(
         ));
     }
     let mut data = vec![0; len as usize];
-    stream.receive(&mut data, until).map_err(lost)?;
+    stream.receive(&mut data, until).map_err(failed)?;
     Ok((wire::u32_at(&head, 12), data))
 }
 

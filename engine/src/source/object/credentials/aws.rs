@@ -261,10 +261,10 @@ impl AwsChain {
             query.extend(keys.get(key).map(|value| (parameter, value.as_str())));
         }
         let region = keys.get("region").map(String::as_str);
-        let link = format!("profile {name}, role {role} by {}", source.link);
+        let link = format!("profile {name}, role {role} by {}", source.link.name);
         let remedy = format!(
             "check that {} may assume role {role}, and that the role has read permission",
-            source.link
+            source.link.name
         );
         self.sts(&query, region, Some(&source.credential), &link, &remedy)
             .await
