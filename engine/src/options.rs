@@ -339,88 +339,55 @@ mod tests {
 
     #[test]
     fn each_kind_of_storage_gets_threads_and_a_window_unless_they_are_set() {
-        let options = Options::default().policy("linux-6.18");
-        let object = |requests| Defaults::OBJECT.with_requests(requests);
-        assert_eq!(options.workers(object(100_000)), MAX_WORKERS);
-        assert_eq!(
-            (
-                options.workers(Defaults::FILE),
-                options.workers(Defaults::OBJECT)
-            ),
-            (4, 48)
-        );
-        assert_eq!(options.clone().threads(2).workers(Defaults::OBJECT), 2);
-        assert_eq!(
-            max(&options, None, Defaults::FILE),
-            (128 << 10, 16),
-            "what Linux has"
-        );
-        assert_eq!(max(&options, None, Defaults::OBJECT), (24 * MIB, 16));
-        assert_eq!(max(&options, None, object(3)), (9 * MIB / 2, 16));
-        assert_eq!(max(&options, None, Defaults::NBD), (8 * MIB, 16));
-        assert_eq!(
-            max(&options, None, Defaults::MODEL_LIVE),
-            max(&options, None, Defaults::FILE),
-            "as simulated"
-        );
-        assert_eq!(
-            max(&options, Some(256 << 10), Defaults::OBJECT).0,
-            256 << 10,
-            "the device's own setting"
-        );
-        assert_eq!(
-            max(
-                &options.clone().policy("linux-6.18:max=1M"),
-                None,
-                Defaults::OBJECT
-            )
-            .0,
-            MIB
-        );
-        assert_eq!(
-            max(&options.clone().policy("rbd-plain"), None, Defaults::OBJECT).0,
-            4 * MIB,
-            "as published"
-        );
+        let (file, object) = (Defaults::FILE, Defaults::OBJECT);
+        let (few, many) = (object.with_requests(3), object.with_requests(100_000));
+        let workers = |options: &Options| [file, object, many].map(|of| options.workers(of));
+        assert_eq!(workers(&Options::default()), [4, 48, MAX_WORKERS]);
+        assert_eq!(workers(&Options::default().threads(2)), [2; 3]);
+        let of = |text: &str| Options::default().policy(text);
+        let linux = of("linux-6.18");
         let thrashsafe = foreread_history::parse("linux-thrashsafe").expect("a policy");
-        let thrashsafe = options.clone().policy(thrashsafe);
-        assert_eq!(
-            max(&thrashsafe, Some(128 << 10), Defaults::FILE).0,
-            512 << 10,
-            "as published"
-        );
-        assert_eq!(
-            max(
-                &options.clone().cache_bytes(8 * MIB),
-                None,
-                Defaults::OBJECT
-            )
-            .0,
-            2 * MIB,
-            "a quarter"
-        );
-        assert_eq!(
-            max(&options.clone().cache_bytes(64 << 10), None, Defaults::FILE).0,
-            128 << 10,
-            "as in Linux"
-        );
+        let thrashsafe = Options::default().policy(thrashsafe);
+        let small = |bytes| linux.clone().cache_bytes(bytes);
         let site = Readahead {
             max: Some(crate::Largest::parse("1M").expect("a size")),
             ..Readahead::default()
         };
-        let set = options.clone().readahead(vec![site]);
-        assert_eq!(
-            max(&set, Some(256 << 10), Defaults::OBJECT).0,
-            MIB,
-            "what is set comes before the device"
-        );
-        assert_eq!(
-            max(&set.policy("linux-6.18:max=2M"), None, Defaults::FILE).0,
-            2 * MIB,
-            "the text comes first"
-        );
-        let mut limited = options;
+        let set = linux.clone().readahead(vec![site]);
+        let set_too = set.clone().policy("linux-6.18:max=2M");
+        let device = Some(256 << 10);
+        for (options, device, defaults, bytes, why) in [
+            (&linux, None, file, 128 << 10, "what Linux has"),
+            (&linux, None, object, 24 * MIB, "of a store"),
+            (&linux, None, few, 9 * MIB / 2, "by its requests"),
+            (&linux, None, Defaults::NBD, 8 * MIB, "of a server"),
+            (
+                &linux,
+                None,
+                Defaults::MODEL_LIVE,
+                128 << 10,
+                "as simulated",
+            ),
+            (
+                &linux,
+                device,
+                object,
+                256 << 10,
+                "the device's own setting",
+            ),
+            (&of("linux-6.18:max=1M"), None, object, MIB, "the text"),
+            (&of("rbd-plain"), None, object, 4 * MIB, "as published"),
+            (&thrashsafe, device, file, 512 << 10, "as published"),
+            (&small(8 * MIB), None, object, 2 * MIB, "a quarter"),
+            (&small(64 << 10), None, file, 128 << 10, "as in Linux"),
+            (&set, device, object, MIB, "what is set, before the device"),
+            (&set_too, None, file, 2 * MIB, "the text comes first"),
+        ] {
+            assert_eq!(max(options, device, defaults).0, bytes, "{why}");
+        }
+        assert_eq!(max(&linux, None, object).1, 16);
+        let mut limited = linux;
         limited.limits.max_ahead_in_flight = Some(3);
-        assert_eq!(max(&limited, None, Defaults::OBJECT).1, 3);
+        assert_eq!(max(&limited, None, object).1, 3);
     }
 }
