@@ -50,12 +50,12 @@ pub struct TransferReport {
 
 #[derive(Default)]
 pub struct Jobs {
-    demand: VecDeque<Job>,
+    pub demand: VecDeque<Job>,
     ahead: VecDeque<Job>,
     /// Files whose sources a worker must ask for their size, on behalf of tasks.
-    checks: VecDeque<FileId>,
+    pub checks: VecDeque<FileId>,
     /// Number of jobs that threads are running now.
-    running: u32,
+    pub running: u32,
     /// The running jobs that stream, and their cancel flags.
     streaming: Vec<(FetchId, CancelFlag)>,
 }
@@ -84,10 +84,6 @@ impl Jobs {
         self.demand.len() + self.ahead.len()
     }
 
-    pub fn demand_len(&self) -> usize {
-        self.demand.len()
-    }
-
     pub fn has_demand_of(&self, file: FileId) -> bool {
         self.demand.iter().any(|job| job.file == file)
     }
@@ -107,10 +103,6 @@ impl Jobs {
     pub fn has_for(&self, file: FileId, range: ByteRange, alone: bool) -> bool {
         let demand = self.demand.iter().any(|job| alone || job.file == file);
         demand || self.ahead.iter().any(|job| brings(job, file, range))
-    }
-
-    pub fn running(&self) -> u32 {
-        self.running
     }
 
     // ---- in and out ----
@@ -202,26 +194,11 @@ impl Jobs {
 
     // ---- sources that must be asked for their size ----
 
-    /// Number of sources that must be asked for their size.
-    pub fn checks(&self) -> usize {
-        self.checks.len()
-    }
-
     /// Requests that a worker asks the source of this file for its size.
     pub fn push_check(&mut self, file: FileId) {
         if !self.checks.contains(&file) {
             self.checks.push_back(file);
         }
-    }
-
-    pub fn take_check(&mut self) -> Option<FileId> {
-        self.checks.pop_front()
-    }
-
-    /// Clears the requests that a worker asks sources for their size, because there is no worker: the waiting tasks then ask the sources
-    /// themselves.
-    pub fn clear_checks(&mut self) {
-        self.checks.clear();
     }
 }
 

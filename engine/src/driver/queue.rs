@@ -199,7 +199,7 @@ pub enum Arrival {
 pub struct Queues {
     table: QueueTable,
     /// Number of threads that sleep until a caller stops reaping their queue, or because a task polls it.
-    waiting_threads: u32,
+    pub waiting_threads: u32,
     /// Number of fetches submitted so far.
     serials: u64,
     page: PageSize,
@@ -248,11 +248,6 @@ impl Queues {
 
     pub fn is_unattended(&self, file: FileId) -> bool {
         self.table.get(file).is_some_and(QueueState::is_unattended)
-    }
-
-    /// Number of reaper threads that sleep.
-    pub fn waiting_threads(&self) -> u32 {
-        self.waiting_threads
     }
 
     /// One more than the highest file number so far.

@@ -63,8 +63,9 @@ pub struct Reads {
     free: Vec<u32>,
     begun: u64,
     /// Number of callers that sleep and have not been notified.
-    sleepers: u32,
-    missed_calls: u64,
+    pub sleepers: u32,
+    /// How often a caller that had slept until its timeout found work for which it should have been notified.
+    pub missed_calls: u64,
 }
 
 impl Reads {
@@ -73,16 +74,6 @@ impl Reads {
     /// Number of reads that have not returned.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// Number of callers that sleep and have not been notified.
-    pub fn sleepers(&self) -> u32 {
-        self.sleepers
-    }
-
-    /// How often a caller that had slept until its timeout found work for which it should have been notified.
-    pub fn missed_calls(&self) -> u64 {
-        self.missed_calls
     }
 
     // ---- slots ----
@@ -466,7 +457,7 @@ mod tests {
         );
         reads.fail(read, Fault::Read(Error::Short), &mut notifications);
         reads.fail(read, Fault::Read(Error::Short), &mut notifications);
-        assert_eq!((reads.sleepers(), notifications.condvars()), (0, 1));
+        assert_eq!((reads.sleepers, notifications.condvars()), (0, 1));
         assert!(reads.wakes(slot), "it was notified");
         assert_eq!(reads.take_fault(slot), Some(Fault::Read(Error::Short)));
         reads.free(slot);

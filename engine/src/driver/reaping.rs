@@ -155,10 +155,10 @@ fn work(shared: &Arc<DriverShared>) -> Result<(), Fault> {
             state = look_in_everywhere(state)?;
         }
         // Checked here because the lock was released above, and is held from here until the wait.
-        if state.workers.is_closing() {
+        if state.workers.closing {
             return Ok(());
         }
-        if let Some(file) = state.jobs.take_check() {
+        if let Some(file) = state.jobs.checks.pop_front() {
             state = transfer::check(state, file)?;
             state.tell_size(file);
             continue;
@@ -181,7 +181,7 @@ fn work(shared: &Arc<DriverShared>) -> Result<(), Fault> {
         }
         let timer = state
             .workers
-            .timer()
+            .wake_at
             .map(|at| Duration::from_nanos(at.since(shared.now())));
         let unattended = state.queues.unattended() > 0;
         let pause = state.workers.pause(&mut quiet_ticks, unattended);
@@ -195,7 +195,7 @@ fn work(shared: &Arc<DriverShared>) -> Result<(), Fault> {
 fn reap_for_tasks(shared: &Arc<DriverShared>, key: QueueKey) -> Result<(), Fault> {
     let mut state = Outside::enter(shared).lock()?;
     loop {
-        let closing = state.workers.is_closing();
+        let closing = state.workers.closing;
         if !state.queues.thread_goes_on(key, shared.now(), closing) {
             state.unlock();
             return Ok(());
@@ -217,7 +217,7 @@ fn reap_for_tasks(shared: &Arc<DriverShared>, key: QueueKey) -> Result<(), Fault
 /// Sleeps while a task polls the queue, and periodically checks whether the task still does.
 fn stand_by(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
     let shared = state.shared();
-    while state.queues.thread_on_standby(key, shared.now()) && !state.workers.is_closing() {
+    while state.queues.thread_on_standby(key, shared.now()) && !state.workers.closing {
         if let Some(wakeups) = state.wakeups() {
             state = state.release().wake(wakeups).lock()?;
             continue;

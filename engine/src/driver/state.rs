@@ -456,7 +456,7 @@ impl State {
     #[inline]
     pub fn wakeups(&mut self) -> Option<Wakeups> {
         let nothing_to_tell =
-            self.notifications.is_empty() && self.jobs.is_empty() && !self.workers.timer_moved();
+            self.notifications.is_empty() && self.jobs.is_empty() && !self.workers.timer_moved;
         if nothing_to_tell && self.is_attended() {
             None
         } else {
@@ -467,11 +467,11 @@ impl State {
     /// Whether every transfer in flight has a thread that reaps it, or no thread needs to be called for it now.
     #[inline]
     fn is_attended(&self) -> bool {
-        let sleepers = self.reads.sleepers();
+        let sleepers = self.reads.sleepers;
         if self.queues.unattended() == 0 || sleepers == 0 && self.queues.are_polled(self.now) {
             return true;
         }
-        let nothing_waits = sleepers + self.queues.waiting_threads() == 0;
+        let nothing_waits = sleepers + self.queues.waiting_threads == 0;
         nothing_waits && (self.workers.polls_while_idle() || self.workers.is_disabled())
     }
 
@@ -479,7 +479,7 @@ impl State {
     fn plan(&mut self) -> Option<Wakeups> {
         let mut batches = Vec::new();
         // At the end of the driver nothing more is submitted.
-        if !self.jobs.is_empty() && !self.workers.is_closing() {
+        if !self.jobs.is_empty() && !self.workers.closing {
             self.fill_batches(&mut batches);
         }
         let idle_poll = self.queues.unattended() > 0
@@ -532,7 +532,8 @@ impl State {
     pub fn worker_not_spawned(&mut self) {
         self.workers.not_spawned();
         if self.workers.is_disabled() {
-            self.jobs.clear_checks();
+            // No worker asks sources for their size: the waiting tasks ask them.
+            self.jobs.checks.clear();
             self.reads.wake_all_tasks(&mut self.notifications);
         }
     }
@@ -580,8 +581,8 @@ impl Wakeups {
         reads: &mut Reads,
         idle_poll: bool,
     ) -> Option<Wakeups> {
-        self.workers = workers.call(jobs.len() + jobs.checks(), idle_poll);
-        let left_over = jobs.demand_len().saturating_sub(workers.called() as usize);
+        self.workers = workers.call(jobs.len() + jobs.checks.len(), idle_poll);
+        let left_over = jobs.demand.len().saturating_sub(workers.called as usize);
         let alone = workers.is_disabled();
         reads.notify_sleepers(
             left_over,
@@ -638,10 +639,10 @@ mod tests {
                 "{demand} {ahead} {idle} {called} {free} {asleep}"
             );
             assert_eq!(
-                (workers.called(), workers.started()),
+                (workers.called, workers.started),
                 (called + want.0 + want.1, want.1)
             );
-            assert_eq!(reads.sleepers() as usize, asleep - want.2);
+            assert_eq!(reads.sleepers as usize, asleep - want.2);
             let again = plan(&mut workers, &mut reads);
             assert_eq!((again.0, again.1), (0, 0), "workers are called once");
         }

@@ -32,15 +32,15 @@ const LINGER: u32 = 50;
 pub struct Workers {
     /// Maximum number of workers.
     max: u32,
-    started: u32,
+    pub started: u32,
     idle: u32,
     /// Notified workers that do not look for work yet.
-    called: u32,
-    closing: bool,
+    pub called: u32,
+    pub closing: bool,
     /// The time for which the state machine has requested its next `Timer`.
-    wake_at: Option<Nanos>,
+    pub wake_at: Option<Nanos>,
     /// Whether that time has changed, so that a worker must check it.
-    timer_moved: bool,
+    pub timer_moved: bool,
     idle_poll: IdlePoll,
 }
 
@@ -82,15 +82,6 @@ impl Workers {
 
     // ---- getters ----
 
-    pub fn started(&self) -> u32 {
-        self.started
-    }
-
-    /// Number of workers that were notified or started, but have not taken a job yet.
-    pub fn called(&self) -> u32 {
-        self.called
-    }
-
     /// Whether there are no workers, so that callers must run every fetch.
     pub fn is_disabled(&self) -> bool {
         self.max == 0
@@ -104,10 +95,6 @@ impl Workers {
     /// Whether a worker is free or can be started.
     pub fn has_room(&self) -> bool {
         self.idle + self.called > 0 || self.started < self.max
-    }
-
-    pub fn is_closing(&self) -> bool {
-        self.closing
     }
 
     /// Whether a worker polls, or is about to poll, the queues that no thread reaps.
@@ -192,15 +179,6 @@ impl Workers {
     }
 
     // ---- the timer ----
-
-    /// The time for which the state machine has requested its next `Timer`.
-    pub fn timer(&self) -> Option<Nanos> {
-        self.wake_at
-    }
-
-    pub fn timer_moved(&self) -> bool {
-        self.timer_moved
-    }
 
     pub fn set_timer(&mut self, at: Nanos) {
         if self.wake_at.is_none_or(|old| at < old) {
@@ -325,7 +303,7 @@ mod tests {
         [30, 20, 40]
             .into_iter()
             .for_each(|at| workers.set_timer(Nanos(at)));
-        assert!(workers.timer_moved() && !workers.take_due_timer(Nanos(19)));
+        assert!(workers.timer_moved && !workers.take_due_timer(Nanos(19)));
         assert!(workers.take_due_timer(Nanos(20)) && !workers.take_due_timer(Nanos(99)));
     }
 }
