@@ -203,7 +203,7 @@ impl Mount {
     /// The engine that reads the files.
     #[must_use]
     pub fn engine(&self) -> &Engine {
-        self.view.engine()
+        &self.view.engine
     }
 }
 

@@ -68,7 +68,8 @@ pub struct Handshake {
     encrypted: bool,
     no_zeroes: bool,
     options: u32,
-    agreed: NegotiatedOptions,
+    /// The options on which client and server have agreed so far.
+    pub agreed: NegotiatedOptions,
 }
 
 impl Handshake {
@@ -97,12 +98,6 @@ impl Handshake {
             &flags.to_be_bytes(),
         ]
         .concat()
-    }
-
-    /// The options on which client and server have agreed so far.
-    #[must_use]
-    pub fn agreed(&self) -> NegotiatedOptions {
-        self.agreed
     }
 
     /// The exact number of bytes from the client that must be passed to the next call of [`Handshake::take`]. May be 0.
@@ -438,7 +433,7 @@ mod tests {
                 format!("{} ", data.collect::<String>())
             };
         }
-        let agreed = shake.agreed();
+        let agreed = shake.agreed;
         told + match then {
             Then::More => "",
             Then::StartTls => "tls ",

@@ -302,7 +302,7 @@ impl Filesystem for Kernel {
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         // This is not left to the kernel's heuristic (FUSE_READDIRPLUS_AUTO): a program that lists a whole folder before it opens
         // the first file would otherwise get attributes only for the names in the first reply.
-        if self.view.lists_versions() {
+        if self.view.lists_versions {
             let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS);
         }
         // One level: an overlay over this mount stays possible, but files of a cache on an overlay are not passed through. A reader
@@ -334,7 +334,7 @@ impl Filesystem for Kernel {
     }
 
     fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let (ttl, owner) = (self.view.ttl(), self.owner);
+        let (ttl, owner) = (self.view.ttl, self.owner);
         self.ask(request, move |view| match view.attributes(number.0) {
             Ok(meta) => reply.attr(&ttl, &attributes(number.0, &meta, owner)),
             Err(refusal) => reply.error(errno(refusal)),
@@ -358,7 +358,7 @@ impl Filesystem for Kernel {
             Ok((fh, stays)) => {
                 let file = passed.may_pass().then(|| view.whole_file(fh)).flatten();
                 if let Some(file) = passed.open(number.0, file, |file| reply.open_backing(file)) {
-                    view.count_passed();
+                    view.passed.fetch_add(1, Ordering::Relaxed);
                     let how = FopenFlags::FOPEN_NOFLUSH;
                     return reply.opened_passthrough(FileHandle(fh), how, &file.id);
                 }

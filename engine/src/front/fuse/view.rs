@@ -86,10 +86,11 @@ pub struct MountCounts {
 
 pub struct View {
     tree: Arc<dyn Tree>,
-    ttl: Duration,
+    /// How long the kernel may trust attributes that are sent to it now.
+    pub ttl: Duration,
     /// Whether listings contain versions and single requests are expensive.
-    lists_versions: bool,
-    engine: Engine,
+    pub lists_versions: bool,
+    pub engine: Engine,
     nodes: Mutex<Nodes>,
     /// Locked after the nodes.
     said: Mutex<SaidNames>,
@@ -99,7 +100,8 @@ pub struct View {
     need: CacheNeed,
     observer: Option<Arc<dyn Observer>>,
     opened: AtomicU64,
-    passed: AtomicU64,
+    /// Handles whose files the kernel reads itself (FUSE passthrough).
+    pub passed: AtomicU64,
     reads: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
@@ -147,16 +149,6 @@ impl View {
     }
 
     // ---- names ----
-
-    /// How long the kernel may trust attributes that are sent to it now.
-    pub fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    /// Whether the tree's listings contain the version of each file.
-    pub fn lists_versions(&self) -> bool {
-        self.lists_versions
-    }
 
     /// The remaining time for which an answer is trusted.
     fn left(&self, seen: Instant) -> Duration {
@@ -402,11 +394,6 @@ impl View {
         has
     }
 
-    /// Counts a handle whose file the kernel reads itself (FUSE passthrough).
-    pub fn count_passed(&self) {
-        self.passed.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Reads `len` bytes from `offset` on, or fewer only at the end of the file, and passes them to `send`.
     pub fn read(
         &self,
@@ -511,10 +498,6 @@ impl View {
             failed: get(&self.failed),
             bytes: get(&self.bytes),
         }
-    }
-
-    pub fn engine(&self) -> &Engine {
-        &self.engine
     }
 
     // ---- inside ----

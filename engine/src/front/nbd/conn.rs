@@ -359,7 +359,7 @@ impl Conn {
                 handshake::Then::Transmission => break,
             }
         }
-        let NegotiatedOptions { structured, holes } = shake.agreed();
+        let NegotiatedOptions { structured, holes } = shake.agreed;
         let mut agreement = Agreement { export, structured };
         agreement.export.knows_holes = holes;
         self.agreement.set(agreement).map_err(|_| Disconnected)

@@ -143,13 +143,13 @@ impl AwsChain {
     async fn profile(&self) -> ChainAnswer<AwsCredential> {
         let (name, is_asked) = profile::name_of(&self.settings);
         let all = Profiles::read(&self.settings)?;
-        if all.get(name).is_none() {
+        if !all.profiles.contains_key(name) {
             if is_asked {
                 let why = format!(
                     "there is no profile {name}; the existing profiles are: {}",
                     all.names()
                 );
-                let remedy = match all.is_empty() {
+                let remedy = match all.profiles.is_empty() {
                     true => "select no profile, or create one ('aws configure')",
                     false => "select an existing profile (--profile, AWS_PROFILE)",
                 };
@@ -169,7 +169,7 @@ impl AwsChain {
     ) -> BoxFuture<'a, ChainAnswer<AwsCredential>> {
         Box::pin(async move {
             let refuse = |why: String| Unfit::new(why, "correct ~/.aws/config");
-            let Some(keys) = all.get(name) else {
+            let Some(keys) = all.profiles.get(name) else {
                 return Err(refuse(format!("there is no profile {name}")));
             };
             let is_new = seen.insert(name.to_string()) && seen.len() <= MAX_PROFILES;
@@ -561,7 +561,7 @@ impl<'a> Sso<'a> {
         if session.is_none() && !keys.contains_key("sso_start_url") {
             return Ok(None);
         }
-        let shared = session.and_then(|session| all.sso_session(session));
+        let shared = session.and_then(|session| all.sso_sessions.get(session));
         let key = |key: &str| {
             let value = keys
                 .get(key)

@@ -21,8 +21,8 @@ pub type Section = BTreeMap<String, String>;
 /// All profiles.
 #[derive(Debug, Default)]
 pub struct Profiles {
-    profiles: BTreeMap<String, Section>,
-    sso_sessions: BTreeMap<String, Section>,
+    pub profiles: BTreeMap<String, Section>,
+    pub sso_sessions: BTreeMap<String, Section>,
     services: BTreeMap<String, Section>,
 }
 
@@ -66,18 +66,6 @@ impl Profiles {
             all.profiles.entry(section).or_default().extend(keys);
         }
         Ok(all)
-    }
-
-    pub fn get(&self, name: &str) -> Option<&Section> {
-        self.profiles.get(name)
-    }
-
-    pub fn sso_session(&self, name: &str) -> Option<&Section> {
-        self.sso_sessions.get(name)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.profiles.is_empty()
     }
 
     pub fn names(&self) -> String {
@@ -227,17 +215,18 @@ mod tests {
         let credentials = "; keys\n[dev]\naws_access_key_id = A\nREGION = eu-9\n";
         let (_folder, settings) = settings(config, credentials);
         let all = Profiles::read(&settings).expect("read");
-        let key = |profile: &str, key: &str| all.get(profile)?.get(key).cloned();
+        let key = |profile: &str, key: &str| all.profiles.get(profile)?.get(key).cloned();
         assert_eq!(key("default", "region").as_deref(), Some("eu-1"));
         assert_eq!(key("dev", "region").as_deref(), Some("eu-9"));
         assert_eq!(key("dev", "aws_access_key_id").as_deref(), Some("A"));
         assert_eq!((key("dev", "max"), key("x", "y")), (None, None));
         let session = all
-            .sso_session("corp")
+            .sso_sessions
+            .get("corp")
             .and_then(|keys| keys.get("sso_region"));
         assert_eq!(session.map(String::as_str), Some("eu-3"));
         assert_eq!(
-            (all.names().as_str(), all.get("plain")),
+            (all.names().as_str(), all.profiles.get("plain")),
             ("default, dev", None)
         );
         assert_eq!(name_of(&settings), ("default", false));
