@@ -60,6 +60,18 @@ impl<'s, S: Sink + ?Sized> FillPlace<'s, S> {
         }
     }
 
+    /// Copies bytes into the sink's buffers. Returns their number, which is less if the sink accepts no more.
+    pub fn put(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while let Some(room) = self.room(rest.len() as u64).filter(|room| !room.is_empty()) {
+            let (now, later) = rest.split_at(room.len());
+            room.copy_from_slice(now);
+            self.advance(now.len());
+            rest = later;
+        }
+        bytes.len() - rest.len()
+    }
+
     /// Passes the last bytes to the sink.
     pub fn end(&mut self) {
         if self.filled > 0 {

@@ -217,16 +217,8 @@ impl Tier for BucketTier {
             lock(&version.listing.state).runs.remove(&run.first);
         })?;
         let first = blocks.start * BLOCK_BYTES;
-        while place.at < end {
-            let at = place.at;
-            let Some(room) = place.room(end - at) else {
-                break;
-            };
-            let (from, len) = ((at - first) as usize, room.len());
-            room.copy_from_slice(&bytes[from..from + len]);
-            place.advance(len);
-            Counts::add(&self.tier.counts.hit_bytes, len as u64);
-        }
+        let put = place.put(&bytes[(place.at - first) as usize..(end - first) as usize]);
+        Counts::add(&self.tier.counts.hit_bytes, put as u64);
         Ok(())
     }
 

@@ -398,7 +398,8 @@ impl Source for CachedSource {
         let is_small = version.size <= LARGE_BYTES;
         let verify = is_small.then_some::<&dyn Fn() -> bool>(&|| true);
         let file = tier.whole(&version, verify);
-        if file.as_ref().is_some_and(|file| file.is_due()) {
+        // The kernel does not report its reads, so each open is a use.
+        if file.as_ref().is_some_and(|file| file.files.is_due()) {
             writer.note(Note::Use(Arc::clone(&version)));
         }
         if file.is_some() || is_small {

@@ -412,7 +412,7 @@ impl Tier for DiskTier {
             return None;
         }
         let known = self.whole.get(version.hash);
-        if let Some(file) = known.filter(|file| file.is_linked()) {
+        if let Some(file) = known.filter(|file| file.files.is_linked()) {
             return Some(file);
         }
         let opened = self.opened();

@@ -306,7 +306,7 @@ impl Evictor {
         }
         if freed > 0 {
             place.open.retain(ObjectFiles::is_linked);
-            place.whole.retain(WholeFile::is_linked);
+            place.whole.retain(|file| file.files.is_linked());
         }
         freed
     }

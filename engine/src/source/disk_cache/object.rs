@@ -437,9 +437,8 @@ impl ObjectFiles {
             let whole = &mut whole[..self.block_len(block)];
             self.read_blocks(block, whole, sums)?;
             let from = (at - block * BLOCK_BYTES) as usize;
-            let len = room.len().min(whole.len() - from);
-            room[..len].copy_from_slice(&whole[from..from + len]);
-            place.advance(len);
+            let to = whole.len().min(from + (end - at) as usize);
+            place.put(&whole[from..to]);
         }
         Ok(())
     }
@@ -882,9 +881,9 @@ mod tests {
         let hash = VersionHash::of("a", "1");
         let files = filled(&folder, hash, 100_000);
         let whole = WholeFile::open(&folder, hash, 100_000, Some(&|| true)).expect("whole");
-        assert!(whole.is_linked() && files.is_written());
+        assert!(whole.files.is_linked() && files.is_written());
         remove(&folder, hash).expect("removed");
-        assert!(!whole.is_linked() && !files.is_written());
+        assert!(!whole.files.is_linked() && !files.is_written());
         assert!(!is_whole(&folder, hash, 100_000));
         let (again, _) = ObjectFiles::make(&folder, hash, 100_000, "").expect("made");
         assert_eq!(again.sums(0, 1), Ok(vec![0]));

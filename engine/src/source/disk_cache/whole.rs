@@ -43,7 +43,7 @@ const MEMORY_PART: u64 = 4;
 
 /// A whole version. A large one is locked while this exists: no part of it is evicted.
 pub struct WholeFile {
-    files: ObjectFiles,
+    pub files: ObjectFiles,
     /// Whether this process verified all blocks.
     pub is_verified: bool,
 }
@@ -91,16 +91,6 @@ impl WholeFile {
             files,
             is_verified: verifies.is_some(),
         })
-    }
-
-    /// Whether a use of the version should be recorded now. The kernel does not report its reads, so each open is a use.
-    pub fn is_due(&self) -> bool {
-        self.files.is_due()
-    }
-
-    /// Whether the file still exists under its name.
-    pub fn is_linked(&self) -> bool {
-        self.files.is_linked()
     }
 }
 

@@ -489,19 +489,14 @@ impl<'s, S: Sink + ?Sized> SinkRange<'s, S> {
     }
 
     /// Accepts the next bytes. Fails if there are more bytes than expected.
-    pub fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let (got, asked) = (bytes.len() as u64, self.end - self.place.at);
         if got > asked {
             return Err(Refusal::Length { got, asked });
         }
-        while !bytes.is_empty() {
-            let got = bytes.len() as u64;
-            let room = self.place.room(got);
-            let room = room.ok_or(Refusal::Length { got, asked: 0 })?;
-            let (now, later) = bytes.split_at(room.len());
-            room.copy_from_slice(now);
-            self.place.advance(now.len());
-            bytes = later;
+        let got = got - self.place.put(bytes) as u64;
+        if got > 0 {
+            return Err(Refusal::Length { got, asked: 0 });
         }
         if self.left().is_empty() {
             self.place.end();
