@@ -238,6 +238,46 @@ fn names_are_believed_for_a_time_or_not_kept() {
     });
 }
 
+/// Makes the listings on the disk two hours older.
+fn age(rig: &Rig) {
+    for path in kept(rig) {
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let (_, text) = text.split_once('\n').expect("lines");
+        let number = text
+            .split_once("listed ")
+            .and_then(|rest| rest.1.split_once('\n'));
+        let number = number.expect("a date").0;
+        let ms: u64 = number.parse().expect("a number");
+        let text = text.replace(number, &(ms - 2 * 3600 * 1000).to_string());
+        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, text.as_bytes());
+        std::fs::write(&path, format!("foreread-names 1 {sum:016x}\n{text}")).expect("written");
+    }
+}
+
+/// If the store's listing differs from an old one on the disk, it is believed for the same time.
+#[test]
+fn what_the_check_found_is_believed_too() {
+    each_listed(|bucket, rig| {
+        age(rig);
+        bucket.put("d/new", vec![7; 10]);
+        bucket.put("d/b", vec![9; 6000]);
+        let believed = KeptNames::Believed(Duration::from_secs(3600));
+        let tree = tree(&rig.open_with(|settings| settings.names = believed), bucket);
+        let old = names(&*tree, "").expect("kept");
+        assert!(!old.contains(&"new".to_string()), "too old to be believed");
+        while tree.is_unsure(Path::new("b")) {
+            std::thread::yield_now();
+        }
+        let before = bucket.names.seen().len();
+        for _ in 0..3 {
+            let now = names(&*tree, "").expect("kept");
+            assert!(now.contains(&"new".to_string()));
+            assert_eq!(look(&*tree, "b").expect("kept").size, 6000);
+        }
+        assert_eq!(bucket.names.seen().len(), before);
+    });
+}
+
 /// A check that the store refuses ends what is shown from the disk: then the folder is what the store says.
 #[test]
 fn a_check_that_is_refused_opens_nothing() {

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 const CHECKERS: usize = 4;
 /// An open waits for a listing of up to this many names (one page). If the folder has more, it requests the single name.
 const PAGE: usize = 1000;
-/// Maximum number of names held in memory for unchecked or believed folders. Beyond it, folders are shown from the store only.
+/// Maximum number of names held in memory. Beyond it, folders are shown from the store only.
 const MAX_HELD: usize = 1 << 20;
 /// Maximum number of folders in `settled`. Beyond it, no further folder is shown from the disk.
 const MAX_SETTLED: usize = 1 << 20;
@@ -105,9 +105,9 @@ impl KeptFolder {
     /// The names that may be shown without contacting the store.
     fn shown(&self, ttl: Duration) -> Option<&Arc<FolderNames>> {
         let is_shown = match self.check {
-            CheckState::Believed => self.listing.is_younger(ttl),
+            CheckState::Believed | CheckState::Done => self.listing.is_younger(ttl),
             CheckState::Waiting | CheckState::Running => !self.is_wrong,
-            CheckState::Failed | CheckState::Done => false,
+            CheckState::Failed => false,
         };
         is_shown.then_some(&self.listing.names)
     }

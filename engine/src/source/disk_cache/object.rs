@@ -254,15 +254,17 @@ impl ObjectFiles {
         }
         let noted = ObjectHeader::of_size(&sums, hash, size)?.noted;
         let files = ObjectFiles::of(hash, size, sums, Some(data));
-        let used = rustix::fs::fstat(&files.sums)?.st_mtime.cast_unsigned();
-        let used = UNIX_EPOCH + Duration::from_secs(used);
-        // A time in the future is of another clock.
-        let age = used.elapsed().ok().filter(|age| *age < NOTE_EVERY);
-        sync::lock(&files.looked).noted = age.and_then(|age| Instant::now().checked_sub(age));
         Ok((files, stat, noted))
     }
 
     fn of(hash: VersionHash, size: u64, sums: OwnedFd, data: Option<OwnedFd>) -> ObjectFiles {
+        let used = rustix::fs::fstat(&sums).map(|stat| stat.st_mtime.cast_unsigned());
+        // A time in the future is of another clock.
+        let age = used
+            .ok()
+            .and_then(|used| (UNIX_EPOCH + Duration::from_secs(used)).elapsed().ok());
+        let age = age.filter(|age| *age < NOTE_EVERY);
+        let noted = age.and_then(|age| Instant::now().checked_sub(age));
         ObjectFiles {
             hash,
             size,
@@ -274,7 +276,7 @@ impl ObjectFiles {
             is_unsynced: AtomicBool::new(false),
             looked: Mutex::new(Look {
                 at: Instant::now(),
-                noted: None,
+                noted,
             }),
         }
     }
@@ -303,7 +305,6 @@ impl ObjectFiles {
         content.resize(end_of(size) as usize, 0);
         write_all(&sums, &content, 0)?;
         let files = ObjectFiles::of(hash, size, sums, data);
-        let _ = files.is_due();
         let in_data = u64::from(files.data.is_some()) * size.next_multiple_of(BLOCK_BYTES);
         Ok((files, end_of(size).next_multiple_of(BLOCK_BYTES) + in_data))
     }
@@ -776,6 +777,7 @@ mod tests {
             let other = ObjectFiles::open(&folder, hash, size + 1);
             assert_eq!(other.err(), Some(Fault::Wrong(None)), "another size");
             assert_eq!(used_again(hash), Some(false));
+            assert!(!later.is_due(), "its writer used it within the minute");
             later.note_use().expect("noted");
             assert_eq!(used_again(hash), Some(true));
 
