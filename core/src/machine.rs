@@ -338,13 +338,7 @@ impl Machine {
     pub fn fetch(&self, fetch: FetchId) -> Option<FetchView> {
         let f = self.fetch_of(fetch).map(|slot| &self.fetches[slot])?;
         let arrived = self
-            .clip(
-                f.file,
-                PageRange {
-                    first: f.pages.first,
-                    end: f.landed,
-                },
-            )
+            .clip(f.file, PageRange::between(f.pages.first, f.landed))
             .len();
         let range = self.clip(f.file, f.pages);
         Some(FetchView {

@@ -281,13 +281,7 @@ impl<'a> Probe<'a> {
     #[must_use]
     pub fn is_present(&self, offset: u64) -> bool {
         let page = self.cache.page_size().page_of(offset);
-        self.cache.present_run(
-            self.file,
-            PageRange {
-                first: page,
-                end: page + 1,
-            },
-        ) == 1
+        self.cache.present_run(self.file, PageRange::one(page)) == 1
     }
 
     /// Bytes of the pages of `range` that are not cached.

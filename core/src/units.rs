@@ -95,6 +95,18 @@ pub struct PageRange {
 }
 
 impl PageRange {
+    /// The pages from `first` up to `end`, which must not be below `first`.
+    #[must_use]
+    pub const fn between(first: u64, end: u64) -> PageRange {
+        PageRange { first, end }
+    }
+
+    /// The page `first` alone.
+    #[must_use]
+    pub const fn one(first: u64) -> PageRange {
+        PageRange::between(first, first + 1)
+    }
+
     /// Number of pages.
     #[must_use]
     pub fn len(self) -> u64 {
@@ -111,10 +123,7 @@ impl PageRange {
     #[must_use]
     pub fn intersect(self, other: PageRange) -> PageRange {
         let first = self.first.max(other.first);
-        PageRange {
-            first,
-            end: self.end.min(other.end).max(first),
-        }
+        PageRange::between(first, self.end.min(other.end).max(first))
     }
 }
 
@@ -166,17 +175,14 @@ impl PageSize {
         } else {
             self.pages_for(range.end())
         };
-        PageRange { first, end }
+        PageRange::between(first, end)
     }
 
     /// The pages that are completely inside the range.
     #[must_use]
     pub fn inside(self, range: ByteRange) -> PageRange {
         let first = self.pages_for(range.start());
-        PageRange {
-            first,
-            end: self.page_of(range.end()).max(first),
-        }
+        PageRange::between(first, self.page_of(range.end()).max(first))
     }
 
     /// The range of bytes in these pages.

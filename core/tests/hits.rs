@@ -15,7 +15,7 @@ fn world(policy: &str, pages: u64) -> World {
 }
 
 fn settled(world: &World, first: u64, end: u64) -> Option<u64> {
-    let settled = world.machine.settled(OPEN, PageRange { first, end });
+    let settled = world.machine.settled(OPEN, PageRange::between(first, end));
     settled.map(|settled| settled.pages)
 }
 
@@ -33,9 +33,7 @@ fn a_page_is_settled_when_it_was_read_and_bears_no_mark() {
     world.settle();
     assert_eq!(settled(&world, 60, 64), Some(0xf << 60 | 1));
     assert_eq!(settled(&world, 60, 68), None, "two groups");
-    let other = world
-        .machine
-        .settled(OpenId(9), PageRange { first: 0, end: 1 });
+    let other = world.machine.settled(OpenId(9), PageRange::between(0, 1));
     assert_eq!(other, None, "no such open description");
     world.invalidate(0, PAGE);
     assert_eq!(settled(&world, 60, 64), Some(0xf << 60));

@@ -178,7 +178,7 @@ impl World {
                     (op.off + op.len).div_ceil(PAGE)
                 };
                 self.decide(fd, |reader, _| {
-                    reader.hint(Advice::WillNeed, Some(PageRange { first, end }))
+                    reader.hint(Advice::WillNeed, Some(PageRange::between(first, end)))
                 });
             }
             Act::Other => {}

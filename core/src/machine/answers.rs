@@ -193,19 +193,13 @@ impl Machine {
         let mark_absent = mark.is_some_and(|m| !self.cache.is_cached(file, m));
         let mut at = pages.first;
         while at < pages.end {
-            let rest = PageRange {
-                first: at,
-                end: pages.end,
-            };
+            let rest = PageRange::between(at, pages.end);
             let absent = self.cache.absent_run(file, rest);
             if absent == 0 {
                 at = self.cache.next_hole(file, rest).unwrap_or(pages.end);
                 continue;
             }
-            let run = PageRange {
-                first: at,
-                end: at + absent,
-            };
+            let run = PageRange::between(at, at + absent);
             let inside = run.intersect(piece);
             let (before, after) = split_around(run, inside);
             if !inside.is_empty() {
@@ -289,10 +283,7 @@ impl Machine {
             0
         };
         let granted = wanted.min(free + freed);
-        let refused = PageRange {
-            first: unassigned.pages.first + granted,
-            end: unassigned.pages.end,
-        };
+        let refused = PageRange::between(unassigned.pages.first + granted, unassigned.pages.end);
         unassigned.pages.end = refused.first;
         if granted > 0 {
             self.cache
@@ -390,10 +381,7 @@ impl Machine {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             return;
         };
-        let pages = PageRange {
-            first: first.pages.first,
-            end: last.pages.end,
-        };
+        let pages = PageRange::between(first.pages.first, last.pages.end);
         let demanded = group.iter().any(|f| f.planner.is_none());
         // With `in_order` there is only one queue.
         let class = if demanded || self.config.in_order {
@@ -570,23 +558,11 @@ impl Machine {
 /// The parts of `run` before and after `inside`. If `inside` is empty, the first part is all of `run`.
 fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
     if inside.is_empty() {
-        return (
-            run,
-            PageRange {
-                first: run.end,
-                end: run.end,
-            },
-        );
+        return (run, PageRange::between(run.end, run.end));
     }
     (
-        PageRange {
-            first: run.first,
-            end: inside.first,
-        },
-        PageRange {
-            first: inside.end,
-            end: run.end,
-        },
+        PageRange::between(run.first, inside.first),
+        PageRange::between(inside.end, run.end),
     )
 }
 
@@ -607,10 +583,7 @@ fn split_to(
     let mut at = unassigned.pages.first;
     core::iter::from_fn(move || {
         (at < unassigned.pages.end).then(|| {
-            let pages = PageRange {
-                first: at,
-                end: unassigned.pages.end.min(at + most),
-            };
+            let pages = PageRange::between(at, unassigned.pages.end.min(at + most));
             let urgency = unassigned
                 .urgency
                 .map(|urgency| urgency.later(pages.first * page, unassigned.pages.first * page));

@@ -35,7 +35,7 @@ impl Machine {
         reads
             .into_iter()
             .for_each(|slot| self.fail_read(slot, Error::Changed));
-        self.drop_pages(file, PageRange { first: 0, end });
+        self.drop_pages(file, PageRange::between(0, end));
         self.cache.ghosts().forget(file.0);
     }
 

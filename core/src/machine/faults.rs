@@ -37,11 +37,7 @@ impl Machine {
         };
         let inside = self.config.page.cover(self.clip_range(file, map.range));
         let first = page / AROUND * AROUND;
-        let block = PageRange {
-            first,
-            end: first + AROUND,
-        }
-        .intersect(inside);
+        let block = PageRange::between(first, first + AROUND).intersect(inside);
         let group = self.cache.group(file, number);
         let in_runs = u64::from(stream.policy.marked_runs(first)) << (first % GROUP_PAGES);
         let mask = mask_of(number, block.first, block.end) & !in_runs;
@@ -72,10 +68,7 @@ impl Machine {
             return;
         };
         let page = self.config.page.page_of(at);
-        let one = PageRange {
-            first: page,
-            end: page + 1,
-        };
+        let one = PageRange::one(page);
         if self.cache.present_run(file, one) == 0 {
             // A log may contain anything.
             return;
@@ -124,10 +117,7 @@ impl Machine {
     }
 
     fn touch_mapped(&mut self, slot: u32, file: FileId, page: u64, code: bool) {
-        let one = PageRange {
-            first: page,
-            end: page + 1,
-        };
+        let one = PageRange::one(page);
         if self.cache.present_run(file, one) == 0 {
             self.met(slot, Verdict::Late);
         }

@@ -91,10 +91,7 @@ impl Fetch {
     }
 
     fn rest(&self) -> PageRange {
-        PageRange {
-            first: self.landed,
-            end: self.pages.end,
-        }
+        PageRange::between(self.landed, self.pages.end)
     }
 }
 
@@ -288,10 +285,7 @@ impl Machine {
             self.config.page.page_of(reached)
         };
         let fetch = &mut self.fetches[slot];
-        let fresh = PageRange {
-            first: fetch.landed,
-            end: landed.max(fetch.landed),
-        };
+        let fresh = PageRange::between(fetch.landed, landed.max(fetch.landed));
         if fresh.is_empty() {
             return;
         }

@@ -110,10 +110,7 @@ impl Machine {
             .is_some_and(|s| s.mode == DemandMode::PageSerial)
             && read.fault.is_none();
         let end = self.config.page.cover(read.range).end.max(first);
-        let mut piece = PageRange {
-            first,
-            end: end.min(first + self.piece_pages()),
-        };
+        let mut piece = PageRange::between(first, end.min(first + self.piece_pages()));
         if !self.has_room(piece.len()) {
             self.reads[slot].stage = Stage::Starved;
             self.starved.push_back(slot);
@@ -166,14 +163,7 @@ impl Machine {
         self.count_waited_for(slot, piece);
         let mut at = piece.first;
         while at < piece.end {
-            at += self.look_up_at(
-                slot,
-                file,
-                PageRange {
-                    first: at,
-                    end: piece.end,
-                },
-            );
+            at += self.look_up_at(slot, file, PageRange::between(at, piece.end));
         }
         self.commit(Some(slot));
     }
@@ -183,7 +173,7 @@ impl Machine {
         let Read { file, range, .. } = self.reads[slot];
         let page = self.config.page;
         let bytes = |first, end| {
-            page.bytes_of(PageRange { first, end })
+            page.bytes_of(PageRange::between(first, end))
                 .intersect(range)
                 .len()
         };
@@ -218,20 +208,11 @@ impl Machine {
             run = self.cache.look(file, rest);
             if run.pages == 0 {
                 let absent = self.cache.absent_run(file, rest);
-                self.demand(
-                    file,
-                    PageRange {
-                        first: rest.first,
-                        end: rest.first + absent,
-                    },
-                );
+                self.demand(file, PageRange::between(rest.first, rest.first + absent));
                 return absent;
             }
         }
-        let pages = PageRange {
-            first: rest.first,
-            end: rest.first + run.pages,
-        };
+        let pages = PageRange::between(rest.first, rest.first + run.pages);
         self.touch(slot, file, pages);
         if run.marked {
             self.meet_mark(
@@ -251,10 +232,7 @@ impl Machine {
         self.hold(slot, most);
         let mut at = most.first;
         while at < most.end {
-            let one = PageRange {
-                first: at,
-                end: at + 1,
-            };
+            let one = PageRange::one(at);
             self.count_waited_for(slot, one);
             let offset = self.config.page.start_of(at);
             self.ask_for(slot, offset, Question::Page, |policy, ask, answer| {
@@ -268,10 +246,7 @@ impl Machine {
         }
         self.commit(Some(slot));
         // The piece ends at the last page that was looked up; the rest follows later.
-        let piece = PageRange {
-            first: most.first,
-            end: at,
-        };
+        let piece = PageRange::between(most.first, at);
         self.cache.pin(file, piece);
         self.cache.unpin(file, most);
         self.reserved -= most.len() - piece.len();
@@ -288,16 +263,7 @@ impl Machine {
         what: Question,
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Answer),
     ) {
-        let was_marked = self
-            .cache
-            .look(
-                file,
-                PageRange {
-                    first: page,
-                    end: page + 1,
-                },
-            )
-            .marked;
+        let was_marked = self.cache.look(file, PageRange::one(page)).marked;
         self.cache.clear_mark(file, page);
         let at = self.config.page.start_of(page);
         if self.ask_for(slot, at, what, question) && was_marked {
@@ -333,30 +299,15 @@ impl Machine {
         }
         let mut at = piece.first;
         while at < piece.end {
-            let rest = PageRange {
-                first: at,
-                end: piece.end,
-            };
+            let rest = PageRange::between(at, piece.end);
             let absent = self.cache.absent_run(file, rest);
             if absent > 0 {
-                self.demand(
-                    file,
-                    PageRange {
-                        first: at,
-                        end: at + absent,
-                    },
-                );
+                self.demand(file, PageRange::between(at, at + absent));
             }
             at += absent;
             at = self
                 .cache
-                .next_hole(
-                    file,
-                    PageRange {
-                        first: at,
-                        end: piece.end,
-                    },
-                )
+                .next_hole(file, PageRange::between(at, piece.end))
                 .unwrap_or(piece.end);
         }
         self.commit(Some(slot));
@@ -444,10 +395,7 @@ impl Machine {
             self.end_failed(lease.0, error);
         } else {
             let read = &mut self.reads[lease.0];
-            read.piece = PageRange {
-                first: piece.end,
-                end: piece.end,
-            };
+            read.piece = PageRange::between(piece.end, piece.end);
             self.advance(lease.0);
         }
     }

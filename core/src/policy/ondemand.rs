@@ -62,10 +62,7 @@ pub fn next(cur: u64, max: u64) -> u64 {
 /// (docs/spec/linux-readahead.md 4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
-    PageRange {
-        first,
-        end: ask.request.end().div_ceil(PAGE).max(first + 1),
-    }
+    PageRange::between(first, ask.request.end().div_ceil(PAGE).max(first + 1))
 }
 
 /// Plans to read `nr` pages from page `k`, clipped to the file. `mark` is the page that gets the readahead mark, unless it is outside the
@@ -88,10 +85,7 @@ pub fn clip(ask: &Ask<'_>, k: u64, nr: u64) -> u64 {
 
 /// The pages of a WILLNEED hint; `None` if it begins at or after the end of the file.
 pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
-    let pages = || PageRange {
-        first: ask.request.start() / PAGE,
-        end: ask.request.end().div_ceil(PAGE),
-    };
+    let pages = || PageRange::between(ask.request.start() / PAGE, ask.request.end().div_ceil(PAGE));
     (!ask.request.is_empty()).then(pages)
 }
 
