@@ -233,7 +233,7 @@ mod tests {
         fs::write(&path, vec![0; 4 << 20]).expect("written");
         let planned = |sampled_ns: Option<u64>| {
             let name = path.display().to_string();
-            let file = FileInfo { name, size: None };
+            let file = FileInfo::new(name, None);
             let pages = [0, 128 << 10, 256 << 10, 2 << 20, 64 << 10];
             let records = pages.map(|offset| Ok(Item::Record(Record::read(0, offset, 4096))));
             let items = std::iter::once(Ok(Item::File(file))).chain(records);

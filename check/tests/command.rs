@@ -186,23 +186,9 @@ fn write_log(path: &Path) -> (u64, u64) {
     let (open, file) = (OpenId(0), FileId(0));
     let read = |n: u64| {
         let range = ByteRange::new(n * 4096, 4096).expect("in range");
-        Event::Read {
-            read: ReadId(n),
-            open,
-            range,
-            random: false,
-        }
+        Event::read(ReadId(n), open, range)
     };
-    let events = [
-        Event::Open {
-            open,
-            file,
-            size: 1 << 20,
-        },
-        read(0),
-        read(1),
-        read(2),
-    ];
+    let events = [Event::open(open, file, 1 << 20), read(0), read(1), read(2)];
     let mut actions = 0;
     for (n, event) in events.iter().enumerate() {
         log.event(Nanos(n as u64), event);

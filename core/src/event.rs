@@ -96,6 +96,25 @@ pub enum Event {
     Timer,
 }
 
+impl Event {
+    /// Creates the event that `open` opened a file of `size` bytes.
+    #[must_use]
+    pub fn open(open: OpenId, file: FileId, size: u64) -> Event {
+        Event::Open { open, file, size }
+    }
+
+    /// Creates the event of a demand read that may predict the next one.
+    #[must_use]
+    pub fn read(read: ReadId, open: OpenId, range: ByteRange) -> Event {
+        Event::Read {
+            read,
+            open,
+            range,
+            random: false,
+        }
+    }
+}
+
 /// An output of the state machine: something that the caller must do, such as submit a fetch. The caller must execute actions in the
 /// order in which they are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@
 //! let mut machine = Machine::new(Config::new(page, 1 << 20), policy);
 //!
 //! // Events in, each with its time: a file of 1 MiB is opened and its first page read.
-//! machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: 1 << 20 });
+//! machine.handle(Nanos(0), Event::open(OpenId(0), FileId(0), 1 << 20));
 //! let range = ByteRange::between(0, 4096);
-//! machine.handle(Nanos(1), Event::Read { read: ReadId(0), open: OpenId(0), range, random: false });
+//! machine.handle(Nanos(1), Event::read(ReadId(0), OpenId(0), range));
 //!
 //! // Actions out: the kernel's first window is four pages, the requested page and three pages of readahead.
 //! let Some(Action::Submit { range, .. }) = machine.poll() else { return Err("a fetch".into()) };

@@ -109,7 +109,7 @@ impl World {
     /// Another open description of the file.
     pub fn open(&mut self, open: OpenId) {
         let (file, size) = (FILE, self.size);
-        self.send(Event::Open { open, file, size });
+        self.send(Event::open(open, file, size));
     }
 
     /// The caller says that it will read these bytes.
@@ -238,12 +238,7 @@ impl World {
         let read = ReadId(self.next_read);
         self.next_read += 1;
         let range = ByteRange::new(start, len).expect("a range");
-        self.send(Event::Read {
-            read,
-            open,
-            range,
-            random: false,
-        });
+        self.send(Event::read(read, open, range));
         read
     }
 

@@ -9,7 +9,7 @@ const PAGE: u64 = 4096;
 const SIZE: u64 = 3 * PAGE + 100;
 
 fn open(world: &mut World, open: OpenId, file: FileId, size: u64) {
-    world.send(Event::Open { open, file, size });
+    world.send(Event::open(open, file, size));
 }
 
 /// A file of 12 KiB that is open, and a listing of nine more behind it.

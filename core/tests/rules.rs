@@ -597,12 +597,11 @@ fn urgent_windows_go_first() {
 const FAR: u64 = 5_000_000_000_000_000_000;
 
 fn far_read(number: u64, start: u64, len: u64) -> Event {
-    Event::Read {
-        read: ReadId(number),
-        open: OpenId(0),
-        range: ByteRange::between(start, start + len),
-        random: false,
-    }
+    Event::read(
+        ReadId(number),
+        OpenId(0),
+        ByteRange::between(start, start + len),
+    )
 }
 
 /// Feeds the events to `auto`; each fetch arrives whole at the end of time.
@@ -611,7 +610,7 @@ fn feed(events: &[Event]) {
     let mut machine = Machine::new(config, PolicySpec::parse("auto").expect("a policy"));
     let (open, file) = (OpenId(0), FileId(0));
     let size = MAX_OFFSET;
-    machine.handle(Nanos(0), Event::Open { open, file, size });
+    machine.handle(Nanos(0), Event::open(open, file, size));
     for event in events {
         machine.handle(Nanos(0), *event);
         let mut fetches = Vec::new();

@@ -16,12 +16,9 @@ const PAGE: u64 = 4096;
 const NEXT: &str = "foreread compare dir/small.trace --on model:rbd";
 
 fn plan(files: &[(&str, u64)], records: Vec<Record>) -> ComparePlan {
-    let infos = files.iter().map(|(name, size)| {
-        Item::File(FileInfo {
-            name: (*name).to_string(),
-            size: Some(*size),
-        })
-    });
+    let infos = files
+        .iter()
+        .map(|(name, size)| Item::File(FileInfo::new(*name, Some(*size))));
     let items: Vec<Item> = infos.chain(records.into_iter().map(Item::Record)).collect();
     let replay = Some(replay_of("small.trace", items));
     ComparePlan {
@@ -50,10 +47,7 @@ fn scattered(count: u64) -> impl Iterator<Item = u64> {
 
 /// One sequential file, one at random with a hint, one read whole.
 fn mixed() -> ComparePlan {
-    let hint = |file, advice| Record {
-        op: Op::Hint(advice),
-        ..Record::read(file, 0, 0)
-    };
+    let hint = |file, advice| Record::read(file, 0, 0).op(Op::Hint(advice));
     let mut records: Vec<Record> = (0..64)
         .map(|n| Record::read(0, n * 4 * PAGE, 4 * PAGE))
         .collect();
@@ -209,10 +203,7 @@ fn the_json_has_every_counter_of_a_file() {
 /// Traces that lack starts, threads and descriptors, and one taken below a cache.
 #[test]
 fn what_a_trace_lacks_is_no_obstacle() {
-    let file = Item::File(FileInfo {
-        name: "sda".to_string(),
-        size: None,
-    });
+    let file = Item::File(FileInfo::new("sda", None));
     let reads = (0..50).map(|n| Item::Record(Record::read(0, n * 64 * PAGE, 8 * PAGE)));
     let header = Header {
         level: Level::BelowCache,

@@ -31,10 +31,7 @@ fn trace(records: Vec<Record>) -> Arc<LoadedTrace> {
 /// The records, in files of this size.
 pub fn trace_of(records: Vec<Record>, file_bytes: u64) -> Arc<LoadedTrace> {
     let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
-    let info = |n| FileInfo {
-        name: format!("f{n}"),
-        size: Some(file_bytes),
-    };
+    let info = |n| FileInfo::new(format!("f{n}"), Some(file_bytes));
     let infos = (0..files).map(|n| Item::File(info(n)));
     let items = infos.chain(records.into_iter().map(Item::Record));
     loaded("test.trace", of_program(), items.collect())
@@ -269,11 +266,7 @@ fn a_stall_shows_in_the_high_percentiles() {
 
 #[test]
 fn dependencies_are_kept() {
-    let after = |record, end, delay_ns| After {
-        record,
-        end,
-        delay_ns,
-    };
+    let after = After::new;
     let waiting = |page: u64, after: Vec<After>| Record {
         after,
         ..Record::read(0, page * 64 * PAGE, PAGE)
@@ -291,10 +284,7 @@ fn dependencies_are_kept() {
     assert_eq!(times, [two + 20 * MS, two + 10 * MS, 3 * PAGE_NS]);
     waited(&simulate(&replay(&three, Mode::Deps, None)), two - MS);
     // A write takes no time, but a read that waits for it waits for what it waited for.
-    let write = Record {
-        op: Op::Write,
-        ..waiting(5, vec![after(0, true, 3 * MS)])
-    };
+    let write = waiting(5, vec![after(0, true, 3 * MS)]).op(Op::Write);
     let through = trace(vec![
         waiting(0, vec![]),
         write,
@@ -302,10 +292,7 @@ fn dependencies_are_kept() {
     ]);
     assert_eq!(time(&through, Mode::Deps, None), 2 * PAGE_NS + 7 * MS);
     // Its start counts, too.
-    let write = Record {
-        op: Op::Write,
-        ..waiting(5, vec![])
-    };
+    let write = waiting(5, vec![]).op(Op::Write);
     let started = trace(vec![write, waiting(1, vec![after(0, false, 4 * MS)])]);
     assert_eq!(time(&started, Mode::Deps, None), PAGE_NS + 4 * MS);
     let long = trace(vec![
@@ -319,10 +306,7 @@ fn dependencies_are_kept() {
 
 #[test]
 fn faults_are_touches_and_hints_count() {
-    let fault = |ms| Record {
-        op: Op::Fault,
-        ..read(0, 0, (ms, ms + 1))
-    };
+    let fault = |ms| read(0, 0, (ms, ms + 1)).op(Op::Fault);
     let hint = Record {
         op: Op::Hint(foreread_core::event::Advice::WillNeed),
         ..Record {
@@ -380,11 +364,9 @@ fn limits_hold_in_every_mode() {
             len: 2 * PAGE,
             ..read(thread, 0, (n * 2, n * 2 + 5))
         };
-        let after = n.checked_sub(2).map(|record| After {
-            record,
-            end: n % 2 == 0,
-            delay_ns: MS / 2,
-        });
+        let after = n
+            .checked_sub(2)
+            .map(|record| After::new(record, n % 2 == 0, MS / 2));
         records.push(Record {
             file: thread,
             after: after.into_iter().collect(),
@@ -473,10 +455,7 @@ fn without_threads_each_description_is_a_reader() {
 #[test]
 fn what_exceeds_the_outstanding_reads_waits_and_is_counted() {
     let reads = u64::from(MAX_OUTSTANDING) + 1;
-    let file = Item::File(FileInfo {
-        name: "f".to_string(),
-        size: Some(reads * 64 * PAGE),
-    });
+    let file = Item::File(FileInfo::new("f", Some(reads * 64 * PAGE)));
     let all = (0..reads).map(|n| {
         Item::Record(Record {
             open: 0,

@@ -107,13 +107,7 @@ fn the_simulator_and_the_engine_count_the_same() {
 #[test]
 fn nothing_comes_before_its_time() {
     let (_dir, path) = file();
-    let after = |record, end, delay_ns| {
-        vec![After {
-            record,
-            end,
-            delay_ns,
-        }]
-    };
+    let after = |record, end, delay_ns| vec![After::new(record, end, delay_ns)];
     let mut records = vec![
         read(0, 0, (0, 1)),
         read(0, 90, (21, 22)),
@@ -236,10 +230,7 @@ fn a_comparison_on_a_file() {
     let needs = "the trace needs 4.19 MB for 2 files, and file:";
     let words = [needs, " has 9.00 kB; ", "--only NAME"];
     says(&refused(&plan(&small)), &words);
-    let faults = trace(vec![Record {
-        op: Op::Fault,
-        ..read(0, 0, (0, 1))
-    }]);
+    let faults = trace(vec![read(0, 0, (0, 1)).op(Op::Fault)]);
     let replay = Some(Arc::new(Replay::of(&faults, None, None).expect("ready")));
     let plan = ComparePlan {
         replay,
@@ -287,10 +278,7 @@ fn a_live_run_is_explained_file_by_file() {
         let random = Record::read(1, page * PAGE, PAGE);
         records.insert(n * 7 + 3, Record { open: 1, ..random });
     }
-    let hint = Record {
-        op: Op::Hint(foreread_core::event::Advice::WillNeed),
-        ..Record::read(2, 0, 16 * PAGE)
-    };
+    let hint = Record::read(2, 0, 16 * PAGE).op(Op::Hint(foreread_core::event::Advice::WillNeed));
     for hinted in [hint, Record::read(2, 3 * PAGE, PAGE)] {
         records.push(Record { open: 2, ..hinted });
     }

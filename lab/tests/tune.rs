@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 
 fn file(name: &str, size: u64) -> Item {
     let (name, size) = (name.to_string(), Some(size));
-    Item::File(FileInfo { name, size })
+    Item::File(FileInfo::new(name, size))
 }
 
 fn replay(name: &str, size: u64, reads: impl Iterator<Item = (u64, u64)>) -> Arc<Replay> {
@@ -104,11 +104,8 @@ fn a_sampled_program_keeps_the_time_besides_its_reads() {
             sampled_ns: Some(seconds * 1_000_000_000),
             ..Header::default()
         };
-        let read = |n: u64| Record {
-            start_ns: Some(n * 1000),
-            end_ns: Some(n * 1000 + 500),
-            ..Record::read(0, n * 8 * PAGE, 8 * PAGE)
-        };
+        let read =
+            |n: u64| Record::read(0, n * 8 * PAGE, 8 * PAGE).between(n * 1000, n * 1000 + 500);
         let items = std::iter::once(file(name, 64 << 20));
         let items = items.chain((0..1000).map(|n| Item::Record(read(n))));
         let loaded = loaded("sampled.trace", header, items.collect());

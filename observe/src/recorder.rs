@@ -206,10 +206,7 @@ impl TraceAssembly {
             }
             None => {
                 self.names_bytes += key.0.len();
-                let info = FileInfo {
-                    name: key.0.clone(),
-                    size: Some(size),
-                };
+                let info = FileInfo::new(key.0.clone(), Some(size));
                 self.ready.push_back(Item::File(info));
                 self.files.insert(key, known);
                 known
@@ -401,7 +398,7 @@ mod tests {
         assert_eq!(done, RecordingCounts { records, left_out });
         let file = |name: &str, size| {
             let (name, size) = (name.to_string(), Some(size));
-            Item::File(FileInfo { name, size })
+            Item::File(FileInfo::new(name, size))
         };
         assert_eq!(files(&items), [&file("a", 100), &file("b?c", 50)]);
         assert_eq!(reads(&items), [(0, 0, 1), (1, 1, 2), (0, 2, 3)]);

@@ -61,26 +61,11 @@ mod tests {
         let page = PageSize::new(4096).expect("a page");
         let spec = PolicySpec::parse("auto").expect("a policy");
         let mut machine = Machine::new(Config::new(page, 64 << 20), spec);
-        machine.handle(
-            Nanos(0),
-            Event::Open {
-                open: OpenId(0),
-                file: FileId(0),
-                size: 1 << 30,
-            },
-        );
+        machine.handle(Nanos(0), Event::open(OpenId(0), FileId(0), 1 << 30));
         for n in 0..2 {
             let range = ByteRange::between(n * 65536, (n + 1) * 65536);
             let now = n * 20_000_000;
-            machine.handle(
-                Nanos(now),
-                Event::Read {
-                    read: ReadId(n),
-                    open: OpenId(0),
-                    range,
-                    random: false,
-                },
-            );
+            machine.handle(Nanos(now), Event::read(ReadId(n), OpenId(0), range));
             let mut fetches = Vec::new();
             while let Some(action) = machine.poll() {
                 if let foreread_core::event::Action::Submit { fetch, range, .. } = action {

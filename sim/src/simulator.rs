@@ -230,14 +230,7 @@ impl<'a> Sim<'a> {
                 Step::Open { job } => {
                     let Job { open, file, .. } = self.setup.workload.jobs[job as usize];
                     let size = self.setup.workload.files[file as usize];
-                    self.tell(
-                        now,
-                        Event::Open {
-                            open: OpenId(open),
-                            file: FileId(file),
-                            size,
-                        },
-                    );
+                    self.tell(now, Event::open(OpenId(open), FileId(file), size));
                 }
                 Step::Close { job } => {
                     let Job { open, file, .. } = self.setup.workload.jobs[job as usize];
@@ -298,15 +291,7 @@ impl<'a> Sim<'a> {
             touch: false,
         };
         match request.kind {
-            RequestKind::Read => self.tell(
-                now,
-                Event::Read {
-                    read,
-                    open,
-                    range,
-                    random: false,
-                },
-            ),
+            RequestKind::Read => self.tell(now, Event::read(read, open, range)),
             RequestKind::Touch => return self.touch(now, slot, request.offset),
             RequestKind::Hint(advice) => {
                 self.tell(

@@ -142,26 +142,15 @@ mod tests {
 
     fn with(change: impl Fn(&mut Record)) -> String {
         let file = Item::File(FileInfo::default());
-        let first = Record {
-            start_ns: Some(10),
-            end_ns: Some(12),
-            ..Record::read(0, 0, 1)
-        };
-        let mut second = Record {
-            start_ns: Some(10),
-            ..Record::read(0, MAX_END - 1, 1)
-        };
+        let first = Record::read(0, 0, 1).between(10, 12);
+        let mut second = Record::read(0, MAX_END - 1, 1).at(10);
         change(&mut second);
         first_error(vec![file, Item::Record(first), Item::Record(second)])
     }
 
     #[test]
     fn each_rule_names_its_record() {
-        let after = |record| After {
-            record,
-            end: true,
-            delay_ns: 0,
-        };
+        let after = |record| After::new(record, true, 0);
         assert_eq!(with(|_| ()), "");
         assert_eq!(with(|r| r.after = vec![after(0)]), "");
         let late = "time goes backwards: t, record 2; sort the trace by time";
@@ -196,7 +185,7 @@ mod tests {
             ("a", Some(MAX_END + 1), "a file larger than 2^63 bytes"),
         ] {
             let name = name.to_string();
-            let said = first_error(vec![Item::File(FileInfo { name, size })]);
+            let said = first_error(vec![Item::File(FileInfo::new(name, size))]);
             assert!(said.starts_with(what), "{said}");
         }
     }

@@ -89,6 +89,18 @@ pub struct After {
     pub delay_ns: u64,
 }
 
+impl After {
+    /// A record waits for the end of `record` if `end`, otherwise for its start, and for `delay_ns` more.
+    #[must_use]
+    pub fn new(record: u64, end: bool, delay_ns: u64) -> After {
+        After {
+            record,
+            end,
+            delay_ns,
+        }
+    }
+}
+
 /// One operation of a program, such as a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -135,6 +147,36 @@ impl Record {
             after: Vec::new(),
         }
     }
+
+    /// The same record of another operation.
+    #[must_use]
+    pub fn op(self, op: Op) -> Record {
+        Record { op, ..self }
+    }
+
+    /// The same record with these flags.
+    #[must_use]
+    pub fn flags(self, flags: Flags) -> Record {
+        Record { flags, ..self }
+    }
+
+    /// The same record with this start time.
+    #[must_use]
+    pub fn at(self, start_ns: u64) -> Record {
+        Record {
+            start_ns: Some(start_ns),
+            ..self
+        }
+    }
+
+    /// The same record with these times.
+    #[must_use]
+    pub fn between(self, start_ns: u64, end_ns: u64) -> Record {
+        Record {
+            end_ns: Some(end_ns),
+            ..self.at(start_ns)
+        }
+    }
 }
 
 /// A file, image, volume or device that records refer to.
@@ -144,6 +186,14 @@ pub struct FileInfo {
     pub name: String,
     /// Size in bytes, if the trace gives it.
     pub size: Option<u64>,
+}
+
+impl FileInfo {
+    /// A file of this name, and of this size if the trace gives it.
+    pub fn new(name: impl Into<String>, size: Option<u64>) -> FileInfo {
+        let name = name.into();
+        FileInfo { name, size }
+    }
 }
 
 /// An element of a trace: a file or a record.

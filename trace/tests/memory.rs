@@ -20,10 +20,7 @@ fn peak_kib() -> Option<u64> {
 }
 
 fn long() -> Items {
-    let file = Item::File(FileInfo {
-        name: "a".to_string(),
-        size: None,
-    });
+    let file = Item::File(FileInfo::new("a", None));
     let record = |i: u64| {
         // A fifth in order, the others all over a terabyte, each size and time another.
         let offset = if i.is_multiple_of(5) {
@@ -31,11 +28,9 @@ fn long() -> Items {
         } else {
             i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24
         };
-        Item::Record(Record {
-            start_ns: Some(i * 7001),
-            end_ns: Some(i * 7001 + i % 99_991),
-            ..Record::read(0, offset, 512 + i % 65_521)
-        })
+        Item::Record(
+            Record::read(0, offset, 512 + i % 65_521).between(i * 7001, i * 7001 + i % 99_991),
+        )
     };
     Box::new([file].into_iter().chain((0..RECORDS).map(record)).map(Ok))
 }

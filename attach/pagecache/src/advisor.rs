@@ -87,7 +87,7 @@ impl Advisor {
     /// number as the file.
     pub fn open(&mut self, now: Nanos, file: FileId, size: u64) {
         let open = OpenId(file.0);
-        self.handle(now, Event::Open { open, file, size });
+        self.handle(now, Event::open(open, file, size));
     }
 
     pub fn close(&mut self, now: Nanos, file: FileId) {
@@ -116,15 +116,7 @@ impl Advisor {
     pub fn read(&mut self, now: Nanos, file: FileId, range: Range<u64>) {
         self.reads += 1;
         let range = ByteRange::between(range.start, range.end);
-        self.handle(
-            now,
-            Event::Read {
-                read: ReadId(self.reads),
-                open: OpenId(file.0),
-                range,
-                random: false,
-            },
-        );
+        self.handle(now, Event::read(ReadId(self.reads), OpenId(file.0), range));
     }
 
     pub fn done(&mut self, now: Nanos, job: &Job, outcome: Outcome) {

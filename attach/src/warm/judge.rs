@@ -158,14 +158,10 @@ mod tests {
     fn recording(reads: &[(u32, u64, u64)]) -> Items {
         let file = |name: &str| {
             let (name, size) = (name.to_string(), None);
-            Item::File(FileInfo { name, size })
+            Item::File(FileInfo::new(name, size))
         };
         let read = |&(file, len, at): &(u32, u64, u64)| {
-            Item::Record(Record {
-                start_ns: Some(100 * MS + at),
-                end_ns: Some(100 * MS + at + 7),
-                ..Record::read(file, 0, len)
-            })
+            Item::Record(Record::read(file, 0, len).between(100 * MS + at, 100 * MS + at + 7))
         };
         let reads = [(0, 10, 0)].iter().chain(reads).map(read);
         let items = ["other", "a", "b"].map(file).into_iter().chain(reads);

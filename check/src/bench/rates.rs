@@ -67,7 +67,7 @@ fn resident(policy: &PolicySpec, stride: u64) -> (Machine, f64) {
     let mut machine = Machine::new(Config::new(page, RESIDENT), policy.clone());
     let size = RESIDENT * stride;
     let (open, file) = (OpenId(0), FileId(0));
-    machine.handle(Nanos(0), Event::Open { open, file, size });
+    machine.handle(Nanos(0), Event::open(open, file, size));
     let pages = RESIDENT / PAGE;
     // Dense: in long reads, as they come. Sparse: alone, so that nothing is read ahead.
     let (count, len) = if stride == 1 {
@@ -96,15 +96,7 @@ fn hit_rate(machine: &mut Machine) -> f64 {
     let began = Instant::now();
     for (i, &offset) in offsets.iter().enumerate() {
         let range = ByteRange::between(offset, offset + PAGE);
-        machine.handle(
-            Nanos(0),
-            Event::Read {
-                read: ReadId(i as u64),
-                open: OpenId(0),
-                range,
-                random: false,
-            },
-        );
+        machine.handle(Nanos(0), Event::read(ReadId(i as u64), OpenId(0), range));
         while let Some(action) = machine.poll() {
             if let Action::Serve { lease, .. } = action {
                 machine.handle(Nanos(0), Event::Release { lease });

@@ -32,14 +32,7 @@ impl PageMachine {
         config.max_ahead_in_flight = (1 << 16) - 1;
         let mut machine = Machine::new(config, policy);
         for fd in 0..fds {
-            machine.handle(
-                Nanos(0),
-                Event::Open {
-                    open: OpenId(fd),
-                    file: FileId(0),
-                    size,
-                },
-            );
+            machine.handle(Nanos(0), Event::open(OpenId(fd), FileId(0), size));
         }
         PageMachine {
             machine,
@@ -62,12 +55,7 @@ impl PageMachine {
             Act::Read => {
                 self.reads += 1;
                 let range = ByteRange::between(op.off, op.off + op.len);
-                Event::Read {
-                    read: ReadId(self.reads),
-                    open,
-                    range,
-                    random: false,
-                }
+                Event::read(ReadId(self.reads), open, range)
             }
             Act::WillNeed => Event::Advise {
                 open,

@@ -193,22 +193,10 @@ pub fn ours(case: &Case) -> DecisionLog {
     let page = PageSize::new(512).unwrap_or_else(|| unreachable!("512 is a page size"));
     let mut machine = Machine::new(Config::new(page, 1 << 30).bounded(), case.policy.clone());
     machine.watch();
-    machine.handle(
-        Nanos(0),
-        Event::Open {
-            open: OpenId(0),
-            file: FileId(0),
-            size: case.size,
-        },
-    );
+    machine.handle(Nanos(0), Event::open(OpenId(0), FileId(0), case.size));
     for (nth, &(offset, len)) in case.reads.iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
-        let read = Event::Read {
-            read: ReadId(nth as u64),
-            open: OpenId(0),
-            range,
-            random: false,
-        };
+        let read = Event::read(ReadId(nth as u64), OpenId(0), range);
         time_queue::tell(&mut machine, read, |_| ());
     }
     let stats = machine.stats();

@@ -53,23 +53,18 @@ fn machine(policy: &str, cache_bytes: u64) -> Result<Machine, ReproduceError> {
     let page = PageSize::new(PAGE).expect("a power of two");
     let mut machine = Machine::new(Config::new(page, cache_bytes), spec);
     machine.watch();
-    let open = Event::Open {
-        open: OpenId(0),
-        file: FileId(0),
-        size: FILE_BYTES,
-    };
+    let open = Event::open(OpenId(0), FileId(0), FILE_BYTES);
     machine.handle(Nanos(0), open);
     Ok(machine)
 }
 
 /// Reads, and returns the number of pages of each window that the policy plans.
 fn read(machine: &mut Machine, number: u64, start: u64, len: u64) -> Vec<u64> {
-    let read = Event::Read {
-        read: ReadId(number),
-        open: OpenId(0),
-        range: ByteRange::between(start, start + len),
-        random: false,
-    };
+    let read = Event::read(
+        ReadId(number),
+        OpenId(0),
+        ByteRange::between(start, start + len),
+    );
     time_queue::tell(machine, read, |_| ());
     let windows = machine.take_decisions().into_iter().flat_map(|d| d.windows);
     windows.map(|window| window.range.len() / PAGE).collect()

@@ -332,18 +332,9 @@ mod tests {
         let (open, file) = (OpenId(0), FileId(0));
         let read = |n: u64| {
             let range = ByteRange::between(n * 4096, n * 4096 + 4096);
-            Event::Read {
-                read: ReadId(n),
-                open,
-                range,
-                random: false,
-            }
+            Event::read(ReadId(n), open, range)
         };
-        watched.tell(Event::Open {
-            open,
-            file,
-            size: 1 << 20,
-        });
+        watched.tell(Event::open(open, file, 1 << 20));
         watched.tell(read(0));
         let fetch = watched.2[0];
         watched.tell(Event::Progress { fetch, bytes: 4096 });

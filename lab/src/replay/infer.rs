@@ -35,11 +35,7 @@ pub fn waits(records: &[KeptRecord]) -> Vec<Vec<After>> {
             recent.retain(|(other, _)| implied.iter().all(|after| after.record != *other as u64));
             recent.push((ended, end));
         }
-        let after = |&(other, end): &(usize, u64)| After {
-            record: other as u64,
-            end: true,
-            delay_ns: start - end,
-        };
+        let after = |&(other, end): &(usize, u64)| After::new(other as u64, true, start - end);
         waits.push(recent.iter().map(after).collect());
         running.push(Reverse((record.end_ns.unwrap_or(start), number)));
     }

@@ -139,10 +139,7 @@ mod tests {
     };
 
     fn of(header: Header, records: Vec<Record>) -> Info {
-        let file = Item::File(FileInfo {
-            name: "a".to_string(),
-            size: None,
-        });
+        let file = Item::File(FileInfo::new("a", None));
         let items: Items = Box::new(
             [file]
                 .into_iter()
@@ -160,10 +157,8 @@ mod tests {
     #[test]
     fn times_are_written_with_their_units() {
         let ms = 1_000_000;
-        let read = |offset, start: u64, end: u64| Record {
-            start_ns: Some(start * ms),
-            end_ns: Some(end * ms),
-            ..Record::read(0, offset, 4096)
+        let read = |offset, start: u64, end: u64| {
+            Record::read(0, offset, 4096).between(start * ms, end * ms)
         };
         // Think times of 2 and 16 ms; the last read begins before the one before it has ended.
         let text = render(&of(
@@ -206,10 +201,7 @@ mod tests {
 
     #[test]
     fn the_file_systems_own_data_is_named() {
-        let own = Record {
-            flags: Flags::AHEAD.with(Flags::METADATA),
-            ..Record::read(0, 0, 8192)
-        };
+        let own = Record::read(0, 0, 8192).flags(Flags::AHEAD.with(Flags::METADATA));
         let text = render(&of(Header::default(), vec![own, Record::read(0, 0, 512)]));
         assert!(
             text.contains("2 reads (8.70 kB); 1 of the reads (8.19 kB)"),

@@ -58,10 +58,7 @@ pub struct FoundName {
 
 impl FoundName {
     pub fn info(&self) -> FileInfo {
-        FileInfo {
-            name: self.path.display().to_string(),
-            size: Some(self.size),
-        }
+        FileInfo::new(self.path.display().to_string(), Some(self.size))
     }
 }
 

@@ -170,10 +170,10 @@ fn done(captured: &Capture, folder: &Path) -> Vec<FileAccess> {
     let names = || -> super::Names {
         Box::new(move |place| {
             let known = files.iter().find(|(one, _)| *one == place);
-            FileInfo {
-                name: known.map_or(String::new(), |(_, name)| (*name).to_string()),
-                size: None,
-            }
+            FileInfo::new(
+                known.map_or(String::new(), |(_, name)| (*name).to_string()),
+                None,
+            )
         })
     };
     let follow = |learned: LearnedFiles| {

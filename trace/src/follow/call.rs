@@ -214,10 +214,7 @@ impl FileKey {
     /// Returns a file description for a trace, without the name, which is unknown.
     pub fn nameless(self) -> FileInfo {
         let (major, minor) = self.device();
-        FileInfo {
-            name: format!("inode {} of {major}:{minor}", self.ino),
-            size: None,
-        }
+        FileInfo::new(format!("inode {} of {major}:{minor}", self.ino), None)
     }
 }
 

@@ -217,12 +217,7 @@ impl Follow {
                 )
             };
             match first {
-                None => {
-                    first = Some(Record {
-                        start_ns: Some(pending.start_ns),
-                        ..record
-                    })
-                }
+                None => first = Some(record.at(pending.start_ns)),
                 Some(_) => self.put(record),
             }
         }

@@ -131,16 +131,13 @@ fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
     let (start, end) = (order::signed(end - latency), order::signed(end));
     Ok(Row::Record(
         disk,
-        Record {
-            op,
-            start_ns: Some(start),
-            end_ns: Some(end),
-            flags: if ahead {
+        Record::read(0, offset, len)
+            .op(op)
+            .flags(if ahead {
                 Flags::AHEAD
             } else {
                 Flags::default()
-            },
-            ..Record::read(0, offset, len)
-        },
+            })
+            .between(start, end),
     ))
 }

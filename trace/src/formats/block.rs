@@ -245,10 +245,7 @@ impl Requests {
         let next = u32::try_from(self.devices.len()).map_err(|_| FAR)?;
         let device = *self.devices.entry(event.device).or_insert_with(|| {
             let (major, minor) = event.device;
-            out.push_back(Item::File(FileInfo {
-                name: format!("{major},{minor}"),
-                size: None,
-            }));
+            out.push_back(Item::File(FileInfo::new(format!("{major},{minor}"), None)));
             next
         });
         let record = Record {

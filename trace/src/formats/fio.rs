@@ -134,7 +134,7 @@ impl Log {
                 self.opens.push(self.next_open);
                 self.next_open = self.next_open.wrapping_add(1);
                 let name = String::from_utf8_lossy(name).into_owned();
-                out.push_back(Item::File(FileInfo { name, size: None }));
+                out.push_back(Item::File(FileInfo::new(name, None)));
                 Ok(())
             }
             (b"open", Some(file)) => {

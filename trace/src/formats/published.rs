@@ -243,10 +243,7 @@ where
         }
         match (self.row)(line)? {
             Row::Record(volume, mut record) => {
-                let named = || FileInfo {
-                    name: (self.name)(volume),
-                    size: None,
-                };
+                let named = || FileInfo::new((self.name)(volume), None);
                 let file = self.volumes.file(volume, out, named);
                 record.file = file.ok_or(("too many volume names", "cut the trace into parts"))?;
                 record.open = record.file;

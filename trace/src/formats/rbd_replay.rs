@@ -181,11 +181,7 @@ impl Replay {
         } else if let Some(thread) = self.threads.get_mut(&action.thread) {
             thread.serial.clear();
             match &node {
-                Node::Record(record, aio) => thread.serial.push(After {
-                    record: *record,
-                    end: !aio,
-                    delay_ns: 0,
-                }),
+                Node::Record(record, aio) => thread.serial.push(After::new(*record, !aio, 0)),
                 Node::Other(others) => thread.serial.extend_from_slice(others),
             }
         }
@@ -215,10 +211,7 @@ impl Replay {
                     &[name, snapshot]
                 };
                 let name = parts.join(&b'@');
-                let named = || FileInfo {
-                    name: String::from_utf8_lossy(&name).into_owned(),
-                    size: None,
-                };
+                let named = || FileInfo::new(String::from_utf8_lossy(&name), None);
                 let file = self.files.file(&name, out, named);
                 let file = file.ok_or("too many image names")?;
                 if self.opens.len() == MAX_OPENS {
@@ -308,11 +301,7 @@ impl Graph {
         for &(id, delay_ns) in ids {
             match self.nodes.get(&(id & !1)) {
                 Some(Node::Record(record, aio)) => {
-                    let end = |end, delay_ns| After {
-                        record: *record,
-                        end,
-                        delay_ns,
-                    };
+                    let end = |end, delay_ns| After::new(*record, end, delay_ns);
                     if id & 1 == 1 || !aio {
                         waits.after.push(end(true, delay_ns));
                     } else {
@@ -381,14 +370,6 @@ fn tidy(after: &mut Vec<After>) {
 mod tests {
     use super::*;
 
-    fn after(record: u64, end: bool, delay_ns: u64) -> After {
-        After {
-            record,
-            end,
-            delay_ns,
-        }
-    }
-
     #[test]
     fn ids_become_records() {
         let mut graph = Graph::new();
@@ -396,17 +377,17 @@ mod tests {
         add(&mut graph, 0, Node::Other(Box::new([])));
         add(&mut graph, 2, Node::Record(0, false));
         add(&mut graph, 4, Node::Record(1, true));
-        let others = [after(0, true, 7), after(1, true, 9)];
+        let others = [After::new(0, true, 7), After::new(1, true, 9)];
         add(&mut graph, 6, Node::Other(Box::new(others)));
         let waits =
             |ids: &[(u32, u64)], serial: &[After]| graph.waits(ids, serial).expect("known").after;
         // A synchronous action counts as done when it has ended.
-        assert_eq!(waits(&[(2, 5)], &[]), [after(0, true, 5)]);
-        let both = [after(1, true, 0), after(1, false, 5)];
+        assert_eq!(waits(&[(2, 5)], &[]), [After::new(0, true, 5)]);
+        let both = [After::new(1, true, 0), After::new(1, false, 5)];
         assert_eq!(waits(&[(4, 5)], &[]), both);
-        let longest = waits(&[(5, 5), (5, 3)], &[after(1, false, 0)]);
-        assert_eq!(longest, [after(1, true, 5)]);
-        let both = [after(0, true, 8), after(1, true, 10)];
+        let longest = waits(&[(5, 5), (5, 3)], &[After::new(1, false, 0)]);
+        assert_eq!(longest, [After::new(1, true, 5)]);
+        let both = [After::new(0, true, 8), After::new(1, true, 10)];
         assert_eq!(waits(&[(7, 1)], &[]), both);
         let start = graph.waits(&[(1, 3), (0, 0)], &[]).expect("known");
         assert_eq!((start.after.len(), start.pauses), (0, 1));
@@ -428,7 +409,7 @@ mod tests {
         }
         let waits = graph.waits(&[(0, 0), (2, 0)], &[]);
         let waits = waits.expect("forgotten, not unknown");
-        assert_eq!((waits.after, waits.forgotten), (vec![after(1, true, 0)], 1));
+        assert_eq!((waits.after, waits.forgotten), (vec![After::new(1, true, 0)], 1));
     }
 
     #[test]

@@ -14,10 +14,7 @@ fn import(header: Header, items: Vec<Item>) -> Import {
 }
 
 fn file(name: &str) -> Item {
-    Item::File(FileInfo {
-        name: name.to_string(),
-        size: None,
-    })
+    Item::File(FileInfo::new(name, None))
 }
 
 /// Thread 1 reads a file in three pieces of 4K, 1 ms each, and thinks 2 ms; thread 2 reads one of them again meanwhile.
@@ -30,26 +27,16 @@ fn by_hand() -> Vec<Item> {
         end_ns: Some(end * ms),
         ..Record::read(0, offset, 4096)
     };
-    let write = Record {
-        op: Op::Write,
-        ..read(1, 0, 20, 21)
-    };
+    let write = read(1, 0, 20, 21).op(Op::Write);
     let hint = Record {
         op: Op::Hint(Advice::Random),
         len: 0,
         end_ns: None,
         ..read(1, 1 << 30, 21, 21)
     };
-    let ahead = Record {
-        flags: Flags::AHEAD,
-        ..read(2, 8192, 22, 30)
-    };
+    let ahead = read(2, 8192, 22, 30).flags(Flags::AHEAD);
     let late = Record {
-        after: vec![After {
-            record: 0,
-            end: true,
-            delay_ns: 0,
-        }],
+        after: vec![After::new(0, true, 0)],
         ..read(2, 0, 25, 26)
     };
     let records = [
@@ -165,10 +152,7 @@ fn missing_fields_are_named() {
         },
         ..Header::default()
     };
-    let timed = Record {
-        start_ns: Some(0),
-        ..Record::read(0, 0, 512)
-    };
+    let timed = Record::read(0, 0, 512).at(0);
     let info = of(import(half, vec![file("a"), Item::Record(timed)])).expect("whole");
     let first = &info.lacks[0];
     let words = "no end times: think times are unknown, so compare replays";

@@ -189,7 +189,7 @@ impl Bytes<'_> {
         } else {
             None
         };
-        Ok(FileInfo { name, size })
+        Ok(FileInfo::new(name, size))
     }
 
     fn record(
@@ -272,11 +272,7 @@ impl Bytes<'_> {
             let record = number
                 .checked_sub(word >> 1)
                 .ok_or("a record waits for a record before the first one")?;
-            all.push(After {
-                record,
-                end: word & 1 == 1,
-                delay_ns: self.number()?,
-            });
+            all.push(After::new(record, word & 1 == 1, self.number()?));
         }
         Ok(all)
     }

@@ -48,10 +48,7 @@ fn all_kinds(count: u64, seed: u64) -> Vec<Item> {
         ("", None),
         ("ü\u{1b}[31m\n", Some(7)),
     ];
-    let file = |(name, size): (&str, _)| FileInfo {
-        name: name.to_string(),
-        size,
-    };
+    let file = |(name, size): (&str, _)| FileInfo::new(name, size);
     let mut items: Vec<Item> = names.map(file).map(Item::File).to_vec();
     let ops = [
         Op::Read,
@@ -69,11 +66,7 @@ fn all_kinds(count: u64, seed: u64) -> Vec<Item> {
         let len = if is_odd { rng.below(1 << 33) } else { 4096 };
         previous = offset + len;
         now += rng.bits() >> (24 + rng.below(40));
-        let after = |_| After {
-            record: rng.below(number),
-            end: rng.below(2) == 0,
-            delay_ns: rng.below(1 << 50),
-        };
+        let after = |_| After::new(rng.below(number), rng.below(2) == 0, rng.below(1 << 50));
         let after = if waits && number > 0 {
             (0..3).map(after).collect()
         } else {
@@ -132,30 +125,16 @@ fn whatever_an_importer_yields_round_trips() {
 #[test]
 fn the_edges_come_back() {
     let name = "n".repeat(4096);
-    let mut items = vec![Item::File(FileInfo {
-        name,
-        size: Some(i64::MAX as u64),
-    })];
-    let far = Record {
-        start_ns: Some(0),
-        ..Record::read(0, i64::MAX as u64 - 1, 1)
-    };
-    let late = Record {
-        start_ns: Some(u64::MAX),
-        end_ns: Some(u64::MAX),
-        ..Record::read(0, 0, i64::MAX as u64)
-    };
+    let mut items = vec![Item::File(FileInfo::new(name, Some(i64::MAX as u64)))];
+    let far = Record::read(0, i64::MAX as u64 - 1, 1).at(0);
+    let late = Record::read(0, 0, i64::MAX as u64).between(u64::MAX, u64::MAX);
     let reader = Record {
         open: u32::MAX,
         thread: u32::MAX,
         returned: Some(0),
         ..Record::read(0, 0, 0)
     };
-    let after = After {
-        record: 0,
-        end: true,
-        delay_ns: u64::MAX,
-    };
+    let after = After::new(0, true, u64::MAX);
     let waits = Record {
         after: vec![after; 1024],
         flags: Flags(u16::MAX),
@@ -167,14 +146,8 @@ fn the_edges_come_back() {
 
 #[test]
 fn a_steady_reader_costs_little() {
-    let file = Item::File(FileInfo {
-        name: "a".to_string(),
-        size: None,
-    });
-    let record = |i: u64| Record {
-        start_ns: Some(i * 1000),
-        ..Record::read(0, i * 4096, 4096)
-    };
+    let file = Item::File(FileInfo::new("a", None));
+    let record = |i: u64| Record::read(0, i * 4096, 4096).at(i * 1000);
     let records = (0..100_000).map(record).map(Item::Record);
     let len = bytes_of([file].into_iter().chain(records).collect()).len();
     assert!(len < 100_000 / 50, "{len} bytes for 100,000 records");

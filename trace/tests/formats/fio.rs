@@ -46,21 +46,12 @@ fn errors_name_their_line() {
 }
 
 fn file(name: &str) -> Item {
-    Item::File(FileInfo {
-        name: name.to_string(),
-        size: None,
-    })
+    Item::File(FileInfo::new(name, None))
 }
 
 fn trace() -> (Header, Vec<Item>) {
-    let read = |file, offset, len, us: u64| Record {
-        start_ns: Some(us * 1000),
-        ..Record::read(file, offset, len)
-    };
-    let write = Record {
-        op: Op::Write,
-        ..read(1, 0, 512, 2_500_000)
-    };
+    let read = |file, offset, len, us: u64| Record::read(file, offset, len).at(us * 1000);
+    let write = read(1, 0, 512, 2_500_000).op(Op::Write);
     let records = [
         read(0, 0, 4096, 0),
         read(0, 4096, 4096, 1_000_000),
@@ -132,23 +123,13 @@ fn records_beyond_fio_are_refused_or_counted() {
         let what = "a file name that fio cannot read";
         assert!(error.starts_with(what), "{error}");
     }
-    let large = Item::Record(Record {
-        start_ns: Some(0),
-        ..Record::read(0, 0, 1 << 32)
-    });
+    let large = Item::Record(Record::read(0, 0, 1 << 32).at(0));
     let error = write("fio", &header, &[items[0].clone(), large]).expect_err("refused");
     let what = "a request of 4 GiB or more: out, record 1; ";
     assert!(error.starts_with(what), "{error}");
-    let last = Record {
-        start_ns: Some(4_000_000_000),
-        ..Record::read(0, 0, 10)
-    };
+    let last = Record::read(0, 0, 10).at(4_000_000_000);
     items.push(items[0].clone());
-    let after = vec![After {
-        record: 0,
-        end: true,
-        delay_ns: 0,
-    }];
+    let after = vec![After::new(0, true, 0)];
     let mut more: [Record; 5] = std::array::from_fn(|_| last.clone());
     more[0].op = Op::Hint(Advice::Random);
     more[1].op = Op::Fault;
@@ -203,10 +184,7 @@ fn fio(folder: &Path, arguments: &[&str]) -> Option<serde_json::Value> {
 #[test]
 fn fio_replays_written_logs() {
     // The first gap is the one that a log from 0 on would lose: 0, 0.4, 0.8 s.
-    let reads = (0..3).map(|i| Record {
-        start_ns: Some(i * 400_000_000),
-        ..Record::read(0, i << 16, 4096 + i)
-    });
+    let reads = (0..3).map(|i| Record::read(0, i << 16, 4096 + i).at(i * 400_000_000));
     let reads = reads.map(Item::Record);
     let items: Vec<Item> = [file("data")].into_iter().chain(reads).collect();
     let (header, _) = trace();

@@ -117,12 +117,7 @@ fn example() -> (Header, Vec<Item>) {
         notes: vec!["made by hand".to_string()],
         sampled_ns: None,
     };
-    let file = |name: &str, size| {
-        Item::File(FileInfo {
-            name: name.to_string(),
-            size,
-        })
-    };
+    let file = |name: &str, size| Item::File(FileInfo::new(name, size));
     let first = Record {
         thread: 7,
         start_ns: Some(1000),
@@ -141,16 +136,10 @@ fn example() -> (Header, Vec<Item>) {
         flags: Flags::DIRECT,
         ..Record::read(1, 0, 512)
     };
-    let hint = Record {
-        op: Op::Hint(Advice::WillNeed),
-        start_ns: Some(2500),
-        ..Record::read(1, 512, 512)
-    };
-    let after = vec![After {
-        record: 0,
-        end: true,
-        delay_ns: 5,
-    }];
+    let hint = Record::read(1, 512, 512)
+        .op(Op::Hint(Advice::WillNeed))
+        .at(2500);
+    let after = vec![After::new(0, true, 5)];
     let waits = Record {
         op: Op::Fault,
         start_ns: Some(2500),

@@ -8,10 +8,7 @@ use foreread_trace::{After, FileInfo, Flags, Header, Item, Lacks, Op, Record};
 use std::fmt::Write;
 
 fn file(name: &str, size: Option<u64>) -> Item {
-    Item::File(FileInfo {
-        name: name.to_string(),
-        size,
-    })
+    Item::File(FileInfo::new(name, size))
 }
 
 /// Something of everything.
@@ -32,12 +29,7 @@ fn full() -> Vec<Item> {
         with(|r| (r.offset, r.len, r.op) = (i64::MAX as u64, 0, Op::Hint(Advice::WillNeed))),
         with(|r| r.len = 1 << 40),
         with(|r| {
-            let after = |record, end, delay_ns| After {
-                record,
-                end,
-                delay_ns,
-            };
-            r.after = vec![after(0, true, 0), after(1, false, u64::MAX)];
+            r.after = vec![After::new(0, true, 0), After::new(1, false, u64::MAX)];
         }),
     ]
 }

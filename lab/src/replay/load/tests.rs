@@ -7,10 +7,7 @@ use foreread_trace::{FileInfo, Lacks, LeftOut};
 
 /// A file of this name.
 fn named(name: &str, bytes: u64) -> Item {
-    Item::File(FileInfo {
-        name: name.to_string(),
-        size: Some(bytes),
-    })
+    Item::File(FileInfo::new(name, Some(bytes)))
 }
 
 /// The trace of a program, or why it is refused.
@@ -32,10 +29,7 @@ fn import(items: Vec<Item>, level: Level) -> Import {
 }
 
 fn file(size: Option<u64>) -> Item {
-    Item::File(FileInfo {
-        name: "f".to_string(),
-        size,
-    })
+    Item::File(FileInfo::new("f", size))
 }
 
 fn loaded(items: Vec<Item>) -> LoadedTrace {
@@ -52,14 +46,8 @@ fn first(limit: u64) -> Part {
 #[test]
 fn records_without_demand_are_left_out_and_counted() {
     let read = |offset, len| Record::read(0, offset, len);
-    let ahead = Record {
-        flags: Flags::AHEAD,
-        ..read(0, 4096)
-    };
-    let write = Record {
-        op: Op::Write,
-        ..read(0, 500_000)
-    };
+    let ahead = read(0, 4096).flags(Flags::AHEAD);
+    let write = read(0, 500_000).op(Op::Write);
     let records = [
         read(0, 10),
         ahead,
@@ -98,12 +86,7 @@ fn records_without_demand_are_left_out_and_counted() {
 fn the_file_systems_own_data_is_passed_over() {
     let timed = |file, at_ns, flags| {
         let read = Record::read(file, 4096 * at_ns, 4096);
-        Item::Record(Record {
-            flags,
-            start_ns: Some(at_ns),
-            end_ns: Some(at_ns + 5),
-            ..read
-        })
+        Item::Record(read.flags(flags).between(at_ns, at_ns + 5))
     };
     let metadata = Flags::AHEAD.with(Flags::METADATA);
     let (none, ahead) = (Flags::default(), Flags::AHEAD);
@@ -141,10 +124,7 @@ fn the_file_systems_own_data_is_passed_over() {
 fn hints_are_clipped_to_the_file() {
     let hint = |offset, len| {
         let op = Op::Hint(Advice::WillNeed);
-        Item::Record(Record {
-            op,
-            ..Record::read(0, offset, len)
-        })
+        Item::Record(Record::read(0, offset, len).op(op))
     };
     let read = Item::Record(Record::read(0, 0, 1000));
     let hints = [hint(100, 0), hint(900, 500), hint(5000, 0)];
@@ -156,10 +136,7 @@ fn hints_are_clipped_to_the_file() {
 
 #[test]
 fn files_without_reads_take_no_room() {
-    let write = Record {
-        op: Op::Write,
-        ..Record::read(0, 0, 1 << 40)
-    };
+    let write = Record::read(0, 0, 1 << 40).op(Op::Write);
     let records = [write, Record::read(1, 0, 7)].map(Item::Record);
     let files = [file(None), file(Some(77))].into_iter();
     let all = loaded(files.chain(records).collect());
@@ -219,14 +196,8 @@ fn a_trace_has_a_limit_and_the_remedy_says_how_to_cut() {
 #[test]
 fn a_trace_without_reads_and_one_of_years_are_refused() {
     let error = |items| of_program(items, &Part::default()).expect_err("refused");
-    let write = Item::Record(Record {
-        op: Op::Write,
-        ..Record::read(0, 0, 5)
-    });
-    let ahead = Item::Record(Record {
-        flags: Flags::AHEAD,
-        ..Record::read(0, 0, 5)
-    });
+    let write = Item::Record(Record::read(0, 0, 5).op(Op::Write));
+    let ahead = Item::Record(Record::read(0, 0, 5).flags(Flags::AHEAD));
     let items = vec![file(None), write, ahead];
     let why = "no read can be replayed (1 writes, 1 readahead reads, 0 empty reads): t; name a trace with demand reads";
     assert_eq!(error(items.clone()), why);
@@ -244,12 +215,7 @@ fn a_trace_without_reads_and_one_of_years_are_refused() {
             .to_string()
             .starts_with("no read waited: t; the files were in the page cache")
     );
-    let at = |ns| {
-        Item::Record(Record {
-            start_ns: Some(ns),
-            ..Record::read(0, 0, 5)
-        })
-    };
+    let at = |ns| Item::Record(Record::read(0, 0, 5).at(ns));
     let span = super::super::MAX_SPAN_NS;
     assert!(error(vec![file(None), at(5), at(span + 6)]).starts_with("more than 400 days"));
     let all = loaded(vec![file(None), at(5), at(span + 5)]);

@@ -196,10 +196,7 @@ impl Table {
             let end = start.checked_add(dur);
             record.end_ns = Some(end.ok_or(("a time of over 2^64 ns", DAMAGED))?);
         }
-        let named = || FileInfo {
-            name: String::from_utf8_lossy(row.file).into_owned(),
-            size: row.file_size,
-        };
+        let named = || FileInfo::new(String::from_utf8_lossy(row.file), row.file_size);
         let file = self.files.file(row.file, out, named);
         let file = file.ok_or(("too many file names", "cut the trace into parts"))?;
         (record.file, record.open) = (file, row.open.unwrap_or(file));
@@ -276,11 +273,11 @@ fn after(field: &[u8]) -> Result<Vec<After>, Fault> {
     );
     let one = |word: &[u8]| {
         let at = word.iter().position(|b| matches!(b, b'e' | b's'))?;
-        Some(After {
-            record: number(&word[..at])?,
-            end: word[at] == b'e',
-            delay_ns: number(&word[at + 1..])?,
-        })
+        Some(After::new(
+            number(&word[..at])?,
+            word[at] == b'e',
+            number(&word[at + 1..])?,
+        ))
     };
     let words = field.split(|b| *b == b' ').take(MAX_AFTER + 1);
     words.map(|word| one(word).ok_or(BAD)).collect()

@@ -421,10 +421,7 @@ impl Strace {
     fn file(&mut self, name: u32, out: &mut VecDeque<Item>) -> u32 {
         let slot = &mut self.files[name as usize];
         if let Name::Waiting(text) = slot {
-            out.push_back(Item::File(FileInfo {
-                name: std::mem::take(text).into(),
-                size: None,
-            }));
+            out.push_back(Item::File(FileInfo::new(std::mem::take(text).into(), None)));
             *slot = Name::File(self.next_file);
             self.next_file += 1;
         }
