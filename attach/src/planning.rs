@@ -186,11 +186,7 @@ impl PlanBuilder {
 
 fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
     let size = size.ok_or("the recording does not contain its size")?;
-    Ok(Some(PlanFile {
-        path: name.into(),
-        size,
-        mtime_ns: None,
-    }))
+    Ok(Some(PlanFile::sized(name, size)))
 }
 
 /// Returns `None` for files that the page cache does not serve: pseudo files, pipes, devices without a file system.
@@ -203,7 +199,7 @@ fn local(
     let looked = look(&path).map_err(|error| error.to_string())?;
     let meta = looked.meta();
     if meta.file_type().is_block_device() {
-        return mounted_device(&path).map(|(_, size)| Some(PlanFile::device(path, size)));
+        return mounted_device(&path).map(|(_, size)| Some(PlanFile::sized(path, size)));
     }
     let is_pseudo = ["/proc", "/sys", "/dev"]
         .iter()

@@ -80,6 +80,13 @@ pub struct Set<T> {
     pub from: String,
 }
 
+impl<T> Set<T> {
+    fn new(value: T, from: impl Into<String>) -> Set<T> {
+        let from = from.into();
+        Set { value, from }
+    }
+}
+
 /// The TOML form of a file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,10 +133,10 @@ impl Config {
         #[cfg(feature = "object")]
         // An empty value switches off the disk cache of the settings files.
         if let Some(text) = var(disk_cache::VARIABLE) {
-            config.disk_cache = Some(Set {
-                value: text.to_string_lossy().into_owned(),
-                from: disk_cache::VARIABLE.to_string(),
-            });
+            config.disk_cache = Some(Set::new(
+                text.to_string_lossy().into_owned(),
+                disk_cache::VARIABLE,
+            ));
         }
         for path in user_file(var).into_iter().chain([system.to_path_buf()]) {
             if let Some(text) = contents(&path)? {
@@ -158,9 +165,9 @@ impl Config {
             let settings = ObjectSettings::default().with(text.get_ref());
             settings.map_err(|why| file.refused(text, &format!("is refused: {why}"), "stores"))?;
         }
-        let set = |text: Spanned<String>| Set {
-            from: file.line(&text),
-            value: text.into_inner(),
+        let set = |text: Spanned<String>| {
+            let from = file.line(&text);
+            Set::new(text.into_inner(), from)
         };
         self.stores = self.stores.take().or(stores.map(set));
         self.disk_cache = self.disk_cache.take().or(disk_cache.map(set));
@@ -172,10 +179,7 @@ impl Config {
             let value = hint_named(word.get_ref()).ok_or_else(|| {
                 file.refused(&word, "is not normal, sequential or random", "hint")
             })?;
-            self.hint.get_or_insert(Set {
-                value,
-                from: file.line(&word),
-            });
+            self.hint.get_or_insert(Set::new(value, file.line(&word)));
         }
         let mut layer = Readahead {
             max: file.largest(max.as_ref())?,
@@ -208,15 +212,9 @@ impl Config {
     /// Returns the policy given on the command line or, if none is given, the policy from the settings.
     pub fn policy(&self, asked: Option<&str>) -> Set<String> {
         match (asked, &self.policy) {
-            (Some(text), _) => Set {
-                value: text.to_string(),
-                from: "--policy".to_string(),
-            },
+            (Some(text), _) => Set::new(text.to_string(), "--policy"),
             (None, Some(set)) => set.clone(),
-            (None, None) => Set {
-                value: POLICY.to_string(),
-                from: "default".to_string(),
-            },
+            (None, None) => Set::new(POLICY.to_string(), "default"),
         }
     }
 
@@ -249,10 +247,7 @@ impl Config {
         names: Option<&str>,
         open: fn(&str) -> Result<Option<DiskCache>, SourceOpenError>,
     ) -> Result<Option<DiskCache>, Fail> {
-        let asked = asked.map(|text| Set {
-            value: text.to_string(),
-            from: "--disk-cache".to_string(),
-        });
+        let asked = asked.map(|text| Set::new(text.to_string(), "--disk-cache"));
         let set = asked.or_else(|| self.disk_cache.clone());
         let Some(mut set) = set.filter(|set| !set.value.is_empty()) else {
             let unused = |names| {
@@ -336,18 +331,12 @@ impl Config {
                 "--max-overfetch works only with auto, and not with max-overfetch in the policy; remove one of them",
             ));
         }
-        Ok(Set {
-            value,
-            from: format!("{}, --max-overfetch", set.from),
-        })
+        Ok(Set::new(value, format!("{}, --max-overfetch", set.from)))
     }
 
     /// The initial hint of each open file description.
     pub fn hint(&self, asked: Option<Advice>) -> Option<Set<Advice>> {
-        let asked = asked.map(|value| Set {
-            value,
-            from: "--hint".to_string(),
-        });
+        let asked = asked.map(|value| Set::new(value, "--hint"));
         asked.or_else(|| self.hint.clone())
     }
 

@@ -27,10 +27,7 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     let Some(path) = path else { return Ok(None) };
     let file = AtomicFile::create(path, out::force()).map_err(|error| refused(path, &error))?;
     let to = file.writer().map_err(|error| refused(path, &error))?;
-    let output = Output {
-        path: path.to_path_buf(),
-        to: Box::new(BufWriter::with_capacity(1 << 18, to)),
-    };
+    let output = Output::new(path, Box::new(BufWriter::with_capacity(1 << 18, to)));
     let broken = |error: &dyn std::fmt::Display| note(format!("recording stopped: {error}"));
     let recorder = Recorder::start(front, Instant::now(), output, move |error| broken(error));
     let recorder = Arc::new(recorder?);

@@ -81,10 +81,7 @@ pub fn written(
             closed: Arc::clone(&closed),
         };
         let stdout: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, stdout));
-        let done = write(Output {
-            path: PathBuf::from("stdout"),
-            to: stdout,
-        });
+        let done = write(Output::new("stdout", stdout));
         return done.map_err(|error| {
             if closed.load(Ordering::Relaxed) {
                 Fail::Closed
@@ -104,10 +101,7 @@ pub fn written(
     let whole = AtomicFile::create(to, out::force()).map_err(failed)?;
     let file = whole.writer().map_err(failed)?;
     let output = Box::new(BufWriter::with_capacity(1 << 18, file));
-    let done = write(Output {
-        path: to.to_path_buf(),
-        to: output,
-    })?;
+    let done = write(Output::new(to, output))?;
     whole.keep().map_err(failed)?;
     Ok(done)
 }

@@ -25,21 +25,13 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const SMALL: Task = Task {
-    pattern: Pattern::Random,
-    depth: 1,
-    bytes: 4 << 10,
-};
+const SMALL: Task = Task::random(1, 4 << 10);
 const SMALL_STOP: Stop = Stop {
     time: Duration::from_millis(400),
     reads: 128,
     warm_up: false,
 };
-const LARGE: Task = Task {
-    pattern: Pattern::Random,
-    depth: 4,
-    bytes: 1 << 20,
-};
+const LARGE: Task = Task::random(4, 1 << 20);
 const LARGE_STOP: Stop = Stop {
     time: Duration::from_millis(1200),
     reads: 24,
@@ -234,11 +226,7 @@ impl Meter for DiskMeter<'_> {
             Reads::Pages => (SMALL, SMALL_STOP),
             Reads::Large => (LARGE, LARGE_STOP),
             Reads::InOrder(bytes) => {
-                let task = Task {
-                    pattern: Pattern::Sequential,
-                    depth: 2,
-                    bytes: window(bytes),
-                };
+                let task = Task::sequential(2, window(bytes));
                 let bytes = IN_ORDER_BYTES.min(self.span() / 2);
                 let stop = Stop {
                     time: IN_ORDER_TIME,

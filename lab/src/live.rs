@@ -538,13 +538,7 @@ mod tests {
     use foreread_sim::workload::Request;
 
     fn workload(files: Vec<u64>, jobs: Vec<Job>) -> Workload {
-        Workload {
-            name: "any".to_string(),
-            files,
-            listed: false,
-            page_bytes: 4096,
-            jobs,
-        }
+        Workload::of("any", files, jobs)
     }
 
     fn setup(policy: &PolicySpec) -> Setup<'_> {

@@ -268,10 +268,7 @@ fn timed(loaded: &LoadedTrace) -> Vec<Job> {
         let think_ns = record.start_ns.unwrap_or(0) - loaded.first_ns;
         jobs[number as usize]
             .requests
-            .extend(record.requests().map(|request| Request {
-                think_ns,
-                ..request
-            }));
+            .extend(record.requests().map(|request| request.think(think_ns)));
     }
     jobs
 }
@@ -497,13 +494,7 @@ mod tests {
         let job = |file, open| Job::new(file, open, vec![Request::read(5, 10)]);
         let jobs = vec![job(1, 0), job(0, 1), job(2, 2)];
         let files = vec![GRAIN, GRAIN + 1, 15];
-        let workload = Workload {
-            name: "t".to_string(),
-            files,
-            listed: false,
-            page_bytes: 4096,
-            jobs,
-        };
+        let workload = Workload::of("t", files, jobs);
         let size = 3 * GRAIN + 15;
         let one = laid_out(&workload, size).expect("just large enough");
         let at: Vec<(u32, u32, u64)> = one

@@ -254,13 +254,7 @@ fn jobs(jobs: &[&[u64]]) -> Workload {
         Job::new(0, 0, reads.collect())
     };
     let jobs = jobs.iter().map(job).collect();
-    Workload {
-        name: "test".to_string(),
-        files: vec![1 << 30],
-        listed: false,
-        page_bytes: 4096,
-        jobs,
-    }
+    Workload::of("test", vec![1 << 30], jobs)
 }
 
 /// Room for four pages. Belady, by hand: 10 20 30 40 fill it; 50 takes the place of 20, 30 or 40, whichever is wanted
@@ -325,10 +319,9 @@ fn chain(parts: Vec<Vec<Request>>, opens: &[u32], gap_ns: u64) -> Workload {
     let mut workload = jobs(&[]);
     for (n, mut requests) in parts.into_iter().enumerate() {
         requests[0].think_ns = gap_ns;
-        workload.jobs.push(Job {
-            after: (n as u32).checked_sub(1),
-            ..Job::new(0, opens[n], requests)
-        });
+        workload
+            .jobs
+            .push(Job::new(0, opens[n], requests).after((n as u32).checked_sub(1)));
     }
     workload
 }
@@ -364,10 +357,7 @@ fn a_job_begins_when_the_one_before_has_ended() {
     assert_eq!(both(&workload), (3.0, 3 * S));
     workload.jobs[2].after = Some(0);
     assert_eq!(both(&workload), (2.0, 2 * S));
-    let late = Request {
-        think_ns: 9 * S,
-        ..Request::hint(Advice::WillNeed, 0, 1 << 30)
-    };
+    let late = Request::hint(Advice::WillNeed, 0, 1 << 30).think(9 * S);
     workload.jobs[1].requests.push(late);
     assert_eq!(both(&workload), (2.0, 2 * S));
     assert!((sim_run(&workload, "hdd-theory", 1 << 20).time_s - 2.0).abs() < 0.05);

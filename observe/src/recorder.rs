@@ -307,10 +307,7 @@ mod tests {
     /// The items reported between start and end, as read back.
     fn recorded(tell: impl FnOnce(&Recorder, Instant)) -> (RecordingCounts, Vec<Item>) {
         let (bytes, since) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
-        let output = Output {
-            path: "t".into(),
-            to: Box::new(Disk(Arc::clone(&bytes), usize::MAX)),
-        };
+        let output = Output::new("t", Box::new(Disk(Arc::clone(&bytes), usize::MAX)));
         let recorder =
             Recorder::start("test", since, output, |error| panic!("{error}")).expect("a thread");
         tell(&recorder, since);
@@ -442,10 +439,7 @@ mod tests {
     fn a_full_disk_is_reported_at_once_and_at_the_end_and_stops_no_thread() {
         let (told, heard) = sync_channel(1);
         let (path, since) = (PathBuf::from("t"), Instant::now());
-        let output = Output {
-            path,
-            to: Box::new(Disk(Arc::default(), 10)),
-        };
+        let output = Output::new(path, Box::new(Disk(Arc::default(), 10)));
         let broken = move |error: &TraceError| told.send(error.to_string()).expect("room");
         let recorder = Recorder::start("test", since, output, broken).expect("a thread");
         let line = heard.recv().expect("told");

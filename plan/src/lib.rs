@@ -50,10 +50,10 @@ impl PlanFile {
         }
     }
 
-    /// Describes the block device at `path`, which has `size` bytes and no modification time.
-    pub fn device(path: PathBuf, size: u64) -> PlanFile {
+    /// Describes a file that only its size identifies: a block device, or a file of a mount.
+    pub fn sized(path: impl Into<PathBuf>, size: u64) -> PlanFile {
         PlanFile {
-            path,
+            path: path.into(),
             size,
             mtime_ns: None,
         }

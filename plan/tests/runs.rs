@@ -14,12 +14,8 @@ type Read = (char, Range<u64>, u64, u64);
 fn runs(all: &[&[Read]]) -> Runs {
     let mut runs = Runs::default();
     for name in 'a'..='f' {
-        runs.file(PlanFile {
-            path: name.to_string().into(),
-            size: 10_000 * KIB,
-            mtime_ns: None,
-        })
-        .expect("a number");
+        runs.file(PlanFile::sized(name.to_string(), 10_000 * KIB))
+            .expect("a number");
     }
     for run in all {
         for (name, range, at, stall) in run.iter().cloned() {
@@ -225,7 +221,7 @@ fn what_is_read_of_a_block_device_is_put_together_by_place() {
         size: 10_000 * KIB,
         mtime_ns,
     };
-    let device = PlanFile::device("/dev/sdx".into(), 10_000 * KIB);
+    let device = PlanFile::sized("/dev/sdx", 10_000 * KIB);
     assert!(device.is_device() && !file("/dev/sdx", Some(1)).is_device());
     let disk = runs.file(device).expect("a number");
     let file = runs.file(file("a", Some(1))).expect("a number");

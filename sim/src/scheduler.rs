@@ -382,20 +382,14 @@ mod tests {
     }
 
     fn reads(thinks: &[u64]) -> Vec<Request> {
-        let read = |&think_ns| Request {
-            think_ns,
-            ..Request::read(0, 1)
-        };
+        let read = |&think_ns| Request::read(0, 1).think(think_ns);
         thinks.iter().map(read).collect()
     }
 
     /// The example in the header of this file.
     #[test]
     fn a_slot_thinks_after_it_was_served() {
-        let jobs = [Job {
-            depth: 2,
-            ..Job::new(0, 0, reads(&[0, 0, 10]))
-        }];
+        let jobs = [Job::new(0, 0, reads(&[0, 0, 10])).depth(2)];
         let steps = log(&jobs, |issue| Some([5, 9, 5][issue.request]));
         let expected = [
             "0: open 0",
@@ -473,10 +467,7 @@ mod tests {
                 links: vec![link],
                 ..Job::new(0, 1, Vec::new())
             },
-            Job {
-                after: Some(1),
-                ..Job::new(0, 0, reads(&[0]))
-            },
+            Job::new(0, 0, reads(&[0])).after(1),
         ];
         let steps = log(&jobs, |issue| {
             (issue.job > 0 || issue.request > 0).then_some(100)

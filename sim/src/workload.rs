@@ -160,12 +160,7 @@ fn equal_files(size: u64, file: u64) -> Vec<u64> {
 
 /// Returns the error for a file that is too small for a workload. The error names the size in the same way as a parameter of the workload.
 pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
-    SpecError::Value {
-        name: name.to_string(),
-        key: "size".to_string(),
-        value: size.to_string(),
-        why,
-    }
+    SpecError::value(name, "size", size, why)
 }
 
 /// Refuses records so small that there would be more than [`MAX_READS`] reads.
@@ -173,12 +168,12 @@ fn check_reads(name: &str, record: u64, reads: u64) -> Result<(), SpecError> {
     if reads <= MAX_READS {
         return Ok(());
     }
-    Err(SpecError::Value {
-        name: name.to_string(),
-        key: "record".to_string(),
-        value: record.to_string(),
-        why: format!("makes {reads} reads of this size, more than {MAX_READS}"),
-    })
+    Err(SpecError::value(
+        name,
+        "record",
+        record,
+        format!("makes {reads} reads of this size, more than {MAX_READS}"),
+    ))
 }
 
 /// Lists every workload once; creates the modules and the registry.

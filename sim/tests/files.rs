@@ -20,10 +20,9 @@ fn reader(workload: &mut Workload, files: impl Iterator<Item = u32>, bytes: u64)
         let reads = (0..len.div_ceil(32 * KIB))
             .map(|n| Request::read(n * 32 * KIB, (32 * KIB).min(len - n * 32 * KIB)));
         let number = workload.jobs.len() as u32;
-        workload.jobs.push(Job {
-            after: after.replace(number),
-            ..Job::new(file, number, reads.collect())
-        });
+        workload
+            .jobs
+            .push(Job::new(file, number, reads.collect()).after(after.replace(number)));
     }
 }
 
@@ -129,10 +128,9 @@ fn one_stream_is_no_crowd() {
     // 7 and the number of pages have no common divisor: each page once.
     let pieces = (0..128).map(|n| Request::read(n * 7 % 128 * 4 * KIB, KIB));
     workload.jobs.push(Job::new(0, 0, stream.collect()));
-    workload.jobs.push(Job {
-        after: Some(0),
-        ..Job::new(1, 1, pieces.collect())
-    });
+    workload
+        .jobs
+        .push(Job::new(1, 1, pieces.collect()).after(0));
     let device = presets::find("hdd-7200").expect("a preset").build(1);
     let mut config = crate::config(CACHE);
     (config.max_in_flight, config.max_ahead_in_flight) = (2, 1);

@@ -63,10 +63,7 @@ fn a_stride_within_the_readahead_is_found() {
     let reads =
         (0..256).map(|n| Request::read(n * 512 * KIB, if n == 0 { READ } else { 64 * KIB }));
     let first = Job::new(1, 1, vec![Request::read(0, 4 * KIB)]);
-    let stride = Job {
-        after: Some(0),
-        ..Job::new(0, 0, reads.collect())
-    };
+    let stride = Job::new(0, 0, reads.collect()).after(0);
     let result = simulate(&[SIZE, 4 * KIB], vec![first, stride]);
     let (time_s, bytes) = (result.time_s, result.stats.source_bytes);
     let is_found = time_s < 0.40 && bytes as f64 / ((16 * MIB) as f64) < 2.1;

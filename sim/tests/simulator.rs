@@ -50,10 +50,7 @@ fn a_mapped_page_is_touched_for_nothing() {
 fn each_mapping_has_its_own_page_table() {
     let then = |open, pages: &[u64]| {
         let first = Job::new(0, 0, touches(&[0, 1]));
-        let second = Job {
-            after: Some(0),
-            ..Job::new(0, open, touches(pages))
-        };
+        let second = Job::new(0, open, touches(pages)).after(0);
         let s = simulate(&workload(&[1 << 20], vec![first, second]), "none", 64).stats;
         (s.demand_reads, s.hits, s.source_reads)
     };
@@ -107,10 +104,7 @@ fn hints_count() {
 /// A process opens one file after the other; two processes do so at the same time.
 #[test]
 fn jobs_follow_each_other() {
-    let page = |file, after| Job {
-        after,
-        ..Job::new(file, file, vec![Request::read(0, PAGE)])
-    };
+    let page = |file, after| Job::new(file, file, vec![Request::read(0, PAGE)]).after(after);
     let after = [None, Some(0), Some(1), Some(1)];
     let jobs = (0..).zip(after).map(|(file, after)| page(file, after));
     let result = simulate(&workload(&[PAGE; 4], jobs.collect()), "none", 64);
@@ -123,18 +117,9 @@ fn jobs_follow_each_other() {
     // The pause before the first request of a follower counts from the end of the one before it, and a job of
     // several outstanding requests ends with the last of them.
     let reads = (0..3).map(|p| Request::read(p * 2 * PAGE, PAGE));
-    let mut deep = Job {
-        depth: 3,
-        ..Job::new(0, 0, reads.collect())
-    };
-    let paused = Request {
-        think_ns: 1_000_000,
-        ..Request::read(0, PAGE)
-    };
-    let second = Job {
-        after: Some(0),
-        ..Job::new(1, 1, vec![paused])
-    };
+    let mut deep = Job::new(0, 0, reads.collect()).depth(3);
+    let paused = Request::read(0, PAGE).think(1_000_000);
+    let second = Job::new(1, 1, vec![paused]).after(0);
     let both = |deep: Job| {
         let jobs = vec![deep, second.clone()];
         simulate(&workload(&[1 << 20, PAGE], jobs), "none", 64)
@@ -175,15 +160,9 @@ fn a_batch_goes_out_together() {
 fn a_stream_lives_as_long_as_its_open_description() {
     let half = |open, after, from: u64| {
         let reads = (from..from + 16).map(|p| Request::read(p * PAGE, PAGE));
-        Job {
-            after,
-            ..Job::new(0, open, reads.collect())
-        }
+        Job::new(0, open, reads.collect()).after(after)
     };
-    let forget = || Job {
-        after: Some(0),
-        ..Job::new(0, 9, vec![Request::hint(Advice::DontNeed, 0, 8 << 20)])
-    };
+    let forget = || Job::new(0, 9, vec![Request::hint(Advice::DontNeed, 0, 8 << 20)]).after(0);
     let halves = |policy: &str, open| {
         let jobs = vec![half(0, None, 0), forget(), half(open, Some(1), 16)];
         simulate(&workload(&[8 << 20], jobs), policy, 4096).stats

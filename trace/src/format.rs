@@ -79,6 +79,14 @@ pub struct Output {
     pub to: Box<dyn Write + Send>,
 }
 
+impl Output {
+    /// Writes to `to`, which errors name by `path`.
+    pub fn new(path: impl Into<std::path::PathBuf>, to: Box<dyn Write + Send>) -> Output {
+        let path = path.into();
+        Output { path, to }
+    }
+}
+
 /// The result of writing a trace in a format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {

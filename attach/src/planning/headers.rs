@@ -41,11 +41,7 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
             let source = source::open(&name).map_err(|error| {
                 Failure::new(FailureKind::Input, error.why, error.what, error.remedy)
             })?;
-            let file = PlanFile {
-                path: place.clone().into(),
-                size: source.size(),
-                mtime_ns: None,
-            };
+            let file = PlanFile::sized(place.clone(), source.size());
             (file, layout::parts(format, &RemoteFile(source), names))
         } else {
             let looked = look(path).and_then(foreread_os::open::UnopenedFile::regular);

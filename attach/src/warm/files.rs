@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_device_is_opened_only_where_a_file_system_is_mounted() {
         for path in ["/dev/null", "/dev/foreread-none", "/dev"] {
-            let file = PlanFile::device(path.into(), 0);
+            let file = PlanFile::sized(path, 0);
             assert!(open_as_planned(&file).is_err(), "{path}");
         }
     }

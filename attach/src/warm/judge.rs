@@ -119,11 +119,7 @@ mod tests {
 
     /// The example at the head of this file.
     fn filled() -> FillReport {
-        let files = ["a", "b", "c"].map(|name| PlanFile {
-            path: name.into(),
-            size: 1 << 20,
-            mtime_ns: None,
-        });
+        let files = ["a", "b", "c"].map(|name| PlanFile::sized(name, 1 << 20));
         let fetch = |file, bytes, ms| Fetch {
             file,
             range: 0..bytes,
@@ -205,7 +201,7 @@ mod tests {
     fn of_a_block_device_is_not_known_what_is_used() {
         let mut filled = filled();
         let mut plan = Plan::clone(&filled.plan);
-        plan.files[2] = PlanFile::device("/dev/sdx".into(), 1 << 20);
+        plan.files[2] = PlanFile::sized("/dev/sdx", 1 << 20);
         filled.plan = Arc::new(plan);
         let judged = judge(&filled, recording(&[(1, 1 << 20, 7 * MS)])).expect("a recording");
         assert_eq!(

@@ -457,11 +457,7 @@ mod tests {
     #[test]
     fn filters_name_workloads_devices_or_both() {
         let matches = |filter: &str, workload: &str| {
-            CellFilter::parse(filter).matches(&Cell {
-                workload: workload.into(),
-                device: "rbd".into(),
-                cache: 1,
-            })
+            CellFilter::parse(filter).matches(&Cell::new(workload, "rbd", 1))
         };
         for (filter, workload) in [
             ("sequential", "sequential"),

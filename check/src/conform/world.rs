@@ -380,16 +380,8 @@ impl World {
         }
         for (i, nr) in todo.pieces(self.shape.min_order) {
             let mut placed = Placement::default();
-            self.shape.fetch(
-                &&self.folios,
-                self.end(),
-                Raw {
-                    index: i,
-                    nr,
-                    lookahead: 0,
-                },
-                &mut placed,
-            );
+            self.shape
+                .fetch(&&self.folios, self.end(), Raw::new(i, nr, 0), &mut placed);
             self.take_in(&placed);
         }
     }

@@ -142,6 +142,14 @@ const SMALL_CACHES: [u64; 2] = [16 << 20, 32 << 20];
 const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
+    pub fn new(workload: &str, device: &str, cache: u64) -> Cell {
+        Cell {
+            workload: workload.to_string(),
+            device: device.to_string(),
+            cache,
+        }
+    }
+
     /// Returns whether each read of the cell's workload can be predicted from earlier reads (a fixed list of workloads). Only predictable
     /// cells count for a policy's share of the oracle's gain, that is, of the time that the oracle saves compared with no readahead (see
     /// `verdict.rs`).
@@ -193,7 +201,7 @@ impl Design {
                     .fold(j, |number, byte| mix(number ^ u64::from(byte)));
                 let device = drawn::name(draw, number % (1 << 32));
                 let (_, cache) = drawn::find(&device)?;
-                Some(cell(&name, &device, cache))
+                Some(Cell::new(&name, &device, cache))
             })
         };
         names.flat_map(on_drawn).collect()
@@ -207,7 +215,7 @@ impl Design {
         let on_drawn = |(n, ((file, percent, record), cache)): (u64, (&(u64, u64, u64), u64))| {
             let name =
                 format!("small-files-random:file={file}M,percent={percent},record={record}K");
-            cell(&name, &drawn::name(draw, n), cache)
+            Cell::new(&name, &drawn::name(draw, n), cache)
         };
         (0..).zip(numbered).map(on_drawn).collect()
     }
@@ -277,18 +285,10 @@ fn all(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for workload in workloads {
         for device in devices {
-            cells.extend(CACHES.map(|cache| cell(workload, device, cache)));
+            cells.extend(CACHES.map(|cache| Cell::new(workload, device, cache)));
         }
     }
     cells
-}
-
-fn cell(workload: &str, device: &str, cache: u64) -> Cell {
-    Cell {
-        workload: workload.to_string(),
-        device: device.to_string(),
-        cache,
-    }
 }
 
 fn fraction(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
@@ -296,11 +296,11 @@ fn fraction(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
     for (i, workload) in workloads.iter().enumerate() {
         for j in 0..DEVICES_A_WORKLOAD {
             let device = devices[(3 * i + 5 * j) % devices.len()];
-            cells.push(cell(workload, device, CACHES[(i + j) % 2]));
+            cells.push(Cell::new(workload, device, CACHES[(i + j) % 2]));
         }
     }
     for workload in MANY_READERS {
-        cells.extend(MANY_READERS_ON.map(|device| cell(workload, device, CACHES[0])));
+        cells.extend(MANY_READERS_ON.map(|device| Cell::new(workload, device, CACHES[0])));
     }
     cells
 }

@@ -245,11 +245,7 @@ mod tests {
     }
 
     fn key(policy: &str, workload: &str, device: &str) -> Key {
-        let cell = Cell {
-            workload: workload.to_string(),
-            device: device.to_string(),
-            cache: 16 << 20,
-        };
+        let cell = Cell::new(workload, device, 16 << 20);
         let policy = policy.to_string();
         Key {
             cell,

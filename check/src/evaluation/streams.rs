@@ -33,11 +33,7 @@ const FILE_BYTES: u64 = 4 << 20;
 type Place = (u64, u64);
 
 fn simulated(workload: &Workload, device: &str, cache: u64, policy: &str) -> Figures {
-    let cell = Cell {
-        workload: String::new(),
-        device: device.to_string(),
-        cache,
-    };
+    let cell = Cell::new("", device, cache);
     let device = devices::find(device).expect("a device");
     let chosen = opponents::build(policy, device.preset.capacity_bytes).expect("a policy");
     let policy = policy.to_string();

@@ -247,11 +247,7 @@ mod tests {
             ("boot-ide", "rbd", 1.0),
             ("grep-ide", "rbd", 2.0),
         ] {
-            let cell = Cell {
-                workload: workload.into(),
-                device: device.into(),
-                cache: 1 << 20,
-            };
+            let cell = Cell::new(workload, device, 1 << 20);
             let of_cell = runs.entry(cell).or_default();
             let auto = figures(1.5 * worse, 10.0 * worse, (8.0 * worse) as u64);
             for (policy, figures) in [

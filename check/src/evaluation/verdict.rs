@@ -421,11 +421,7 @@ pub(crate) mod tests {
     }
 
     fn cell(device: &str) -> Cell {
-        Cell {
-            workload: "sequential".into(),
-            device: device.into(),
-            cache: 1 << 20,
-        }
+        Cell::new("sequential", device, 1 << 20)
     }
 
     fn add(runs: &mut Runs, cell: &Cell, policy: &str, times: &[(u64, f64)], overfetch: f64) {

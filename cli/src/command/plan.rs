@@ -316,11 +316,7 @@ mod tests {
             (&["pkg/a", "/tmp/c"], None),
             (&[], None),
         ] {
-            let file = |name: &&str| PlanFile {
-                path: name.into(),
-                size: 1,
-                mtime_ns: None,
-            };
+            let file = |name: &&str| PlanFile::sized(*name, 1);
             let plan = Plan {
                 files: names.iter().map(file).collect(),
                 ..Plan::default()

@@ -102,6 +102,18 @@ pub struct Raw {
     pub lookahead: u64,
 }
 
+impl Raw {
+    /// The range of `nr` pages from `index`.
+    #[must_use]
+    pub fn new(index: u64, nr: u64, lookahead: u64) -> Raw {
+        Raw {
+            index,
+            nr,
+            lookahead,
+        }
+    }
+}
+
 /// The result of placing a window: its folios, and the part that is read page by page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
@@ -163,11 +175,7 @@ impl Shape {
             self.fetch(
                 sight,
                 end,
-                Raw {
-                    index: k,
-                    nr: size - done,
-                    lookahead: async_size,
-                },
+                Raw::new(k, size - done, async_size),
                 &mut placed,
             );
         }
@@ -203,11 +211,7 @@ impl Shape {
         if nr == 0 {
             return;
         }
-        placed.raw = Some(Raw {
-            index: k,
-            nr,
-            lookahead,
-        });
+        placed.raw = Some(Raw::new(k, nr, lookahead));
         let mark = (k + nr)
             .checked_sub(lookahead)
             .filter(|&m| m >= k)
@@ -380,28 +384,10 @@ mod tests {
             "4:2 raw 8+4-3 o2"
         );
         let mut placed = Placement::default();
-        BLOCKS.fetch(
-            &&empty,
-            6000,
-            Raw {
-                index: 5338,
-                nr: 6,
-                lookahead: 0,
-            },
-            &mut placed,
-        );
+        BLOCKS.fetch(&&empty, 6000, Raw::new(5338, 6, 0), &mut placed);
         assert_eq!(told(&placed), "5336:2 5340:2 raw 5338+6-0 o0");
         let mut placed = Placement::default();
-        BLOCKS.fetch(
-            &&empty,
-            END,
-            Raw {
-                index: 100,
-                nr: 20,
-                lookahead: 10,
-            },
-            &mut placed,
-        );
+        BLOCKS.fetch(&&empty, END, Raw::new(100, 20, 10), &mut placed);
         assert_eq!(
             told(&placed),
             "100:2 104:2 108:2 112:2m 116:2 raw 100+20-10 o0"

@@ -98,16 +98,7 @@ impl Large {
         answer.why = reader.why.take();
         answer.keep_mark = todo == Todo::Keep;
         for (i, nr) in todo.pieces(SHAPE.min_order) {
-            SHAPE.fetch(
-                &ask,
-                end,
-                Raw {
-                    index: i,
-                    nr,
-                    lookahead: 0,
-                },
-                &mut placed,
-            );
+            SHAPE.fetch(&ask, end, Raw::new(i, nr, 0), &mut placed);
             fetch(ask, i, nr, None, answer);
         }
         self.remember(ask, &placed);

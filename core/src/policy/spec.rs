@@ -446,6 +446,18 @@ pub enum SpecError {
     NoCapacity { text: String, key: String },
 }
 
+impl SpecError {
+    /// Says why `key=value` of `name` is invalid.
+    pub fn value(name: &str, key: &str, value: impl ToString, why: impl ToString) -> SpecError {
+        SpecError::Value {
+            name: name.to_string(),
+            key: key.to_string(),
+            value: value.to_string(),
+            why: why.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

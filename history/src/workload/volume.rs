@@ -111,13 +111,7 @@ impl Shape {
         let (mut last, mut rest) = (None, requests);
         for &n in batches {
             let (batch, behind) = rest.split_at(n);
-            workload.then(
-                &mut last,
-                Job {
-                    depth: n as u32,
-                    ..Job::new(0, 0, batch.to_vec())
-                },
-            );
+            workload.then(&mut last, Job::new(0, 0, batch.to_vec()).depth(n as u32));
             rest = behind;
         }
         workload

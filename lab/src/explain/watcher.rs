@@ -314,13 +314,7 @@ mod tests {
     fn lost_bytes_do_not_count_as_used() {
         let page = PageSize::new(4096).expect("a page size");
         let jobs = vec![Job::new(0, 0, Vec::new())];
-        let workload = Workload {
-            name: String::new(),
-            files: vec![1 << 20],
-            listed: false,
-            page_bytes: 4096,
-            jobs,
-        };
+        let workload = Workload::of("", vec![1 << 20], jobs);
         let watcher = Watcher::new(&workload, page, Vec::new());
         let policy = PolicySpec::parse("linux-6.18:max=128K").expect("a policy");
         let mut watched = Watched(

@@ -319,21 +319,12 @@ mod tests {
     use foreread_sim::workload::{Job, Request};
 
     fn workload(jobs: Vec<Job>) -> Workload {
-        Workload {
-            name: "t".to_string(),
-            files: vec![1 << 30],
-            listed: false,
-            page_bytes: 4096,
-            jobs,
-        }
+        Workload::of("t", vec![1 << 30], jobs)
     }
 
     /// Reads of one page, each due at its time.
     fn timed(reads: u64, gap_ns: u64) -> Job {
-        let read = |n| Request {
-            think_ns: n * gap_ns,
-            ..Request::read(n * 4096, 4096)
-        };
+        let read = |n| Request::read(n * 4096, 4096).think(n * gap_ns);
         Job {
             timed: true,
             depth: 1 << 14,
@@ -420,14 +411,8 @@ mod tests {
             read: &read,
             advise: &|_, _, _, _| Ok(()),
         };
-        let waiting = Job {
-            after: Some(0),
-            ..Job::new(0, 1, vec![Request::read(0, 4096)])
-        };
-        let hours = Request {
-            think_ns: 3_600_000_000_000,
-            ..Request::read(0, 4096)
-        };
+        let waiting = Job::new(0, 1, vec![Request::read(0, 4096)]).after(0);
+        let hours = Request::read(0, 4096).think(3_600_000_000_000);
         let pausing = Job::new(0, 2, vec![hours]);
         let result = run(
             &workload(vec![timed(20, 1_000_000), waiting, pausing]),

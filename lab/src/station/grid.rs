@@ -40,38 +40,42 @@ pub struct Task {
     pub bytes: u64,
 }
 
+impl Task {
+    pub const fn sequential(depth: u32, bytes: u64) -> Task {
+        let pattern = Pattern::Sequential;
+        Task {
+            pattern,
+            depth,
+            bytes,
+        }
+    }
+
+    pub const fn random(depth: u32, bytes: u64) -> Task {
+        let pattern = Pattern::Random;
+        Task {
+            pattern,
+            depth,
+            bytes,
+        }
+    }
+}
+
 /// Returns all points for which a source of `span` bytes is large enough, ordered by queue depth, then by size.
 pub fn tasks(span: u64) -> Vec<Task> {
     let fits = |bytes: u64| bytes.saturating_mul(2) <= span;
     let mut tasks = Vec::new();
     let mut bytes = MIN_BYTES;
     while bytes <= MAX_BYTES && fits(bytes) {
-        tasks.push(Task {
-            pattern: Pattern::Sequential,
-            depth: 1,
-            bytes,
-        });
-        tasks.push(Task {
-            pattern: Pattern::Random,
-            depth: 1,
-            bytes,
-        });
+        tasks.push(Task::sequential(1, bytes));
+        tasks.push(Task::random(1, bytes));
         bytes *= 2;
     }
     for depth in DEPTHS {
         let allowed = |bytes: &u64| fits(*bytes) && *bytes * u64::from(depth) <= ARENA_BYTES;
         let deep = DEEP_BYTES.into_iter().filter(allowed);
-        tasks.extend(deep.map(|bytes| Task {
-            pattern: Pattern::Random,
-            depth,
-            bytes,
-        }));
+        tasks.extend(deep.map(|bytes| Task::random(depth, bytes)));
         if allowed(&DEEP_SEQUENTIAL_BYTES) {
-            tasks.push(Task {
-                pattern: Pattern::Sequential,
-                depth,
-                bytes: DEEP_SEQUENTIAL_BYTES,
-            });
+            tasks.push(Task::sequential(depth, DEEP_SEQUENTIAL_BYTES));
         }
     }
     tasks

@@ -124,13 +124,8 @@ fn hinted(workload: &Workload, files: &BTreeSet<u32>, advice: Advice) -> Workloa
             } else {
                 0
             };
-            job.requests.insert(
-                0,
-                Request {
-                    think_ns,
-                    ..Request::hint(advice, 0, 0)
-                },
-            );
+            job.requests
+                .insert(0, Request::hint(advice, 0, 0).think(think_ns));
         }
     }
     workload
@@ -305,13 +300,7 @@ mod tests {
     use foreread_sim::workload::{Job, RequestKind};
 
     fn workload(files: Vec<u64>, jobs: Vec<Job>) -> Workload {
-        Workload {
-            name: String::new(),
-            files,
-            listed: false,
-            page_bytes: 4096,
-            jobs,
-        }
+        Workload::of("", files, jobs)
     }
 
     #[test]

@@ -189,10 +189,7 @@ mod tests {
     use crate::workload::Request;
 
     fn workload(depth: u32, thinks: &[u64]) -> Workload {
-        let request = |(i, think_ns): (u64, &u64)| Request {
-            think_ns: *think_ns,
-            ..Request::read(i * 1024, 1024)
-        };
+        let request = |(i, think_ns): (u64, &u64)| Request::read(i * 1024, 1024).think(*think_ns);
         let requests = (0..).zip(thinks).map(request).collect();
         Workload {
             page_bytes: 512,
@@ -232,9 +229,8 @@ mod tests {
     fn touches_are_charged_where_they_surely_are_the_first() {
         const FAR: u64 = 64 << 10;
         let preset = presets::find("x25-m").expect("a preset");
-        let job = |open: u32, after: Option<u32>, at: &[u64]| Job {
-            after,
-            ..Job::new(0, open, at.iter().map(|&at| Request::touch(at)).collect())
+        let job = |open: u32, after: Option<u32>, at: &[u64]| {
+            Job::new(0, open, at.iter().map(|&at| Request::touch(at)).collect()).after(after)
         };
         let of = |jobs: Vec<Job>, page| {
             let none = workload(1, &[]);

@@ -56,6 +56,11 @@ impl Request {
         Request::read(n * record, record.min(size - n * record))
     }
 
+    /// The same request after a pause.
+    pub fn think(self, think_ns: u64) -> Request {
+        Request { think_ns, ..self }
+    }
+
     /// Creates a touch of the byte at `offset`, without a pause before it.
     pub fn touch(offset: u64) -> Request {
         let kind = RequestKind::Touch;
@@ -122,6 +127,17 @@ impl Job {
         }
     }
 
+    /// The same job with at most this many requests outstanding.
+    pub fn depth(self, depth: u32) -> Job {
+        Job { depth, ..self }
+    }
+
+    /// The same job, which begins when this earlier one has ended.
+    pub fn after(self, earlier: impl Into<Option<u32>>) -> Job {
+        let after = earlier.into();
+        Job { after, ..self }
+    }
+
     /// Returns how many requests must be served before the job continues, if `next` requests have been issued: the requests of a
     /// batch, or the remaining requests if there are fewer.
     pub fn together(&self, next: usize) -> usize {
@@ -158,39 +174,32 @@ impl Workload {
     /// The page size of workloads that model a program which reads through the kernel's page cache.
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
-    /// Creates a workload of one job on one file.
-    pub fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
-        let job = Job {
-            depth,
-            ..Job::new(0, 0, requests)
-        };
-        Workload {
-            name: name.to_string(),
-            files: vec![size],
-            listed: false,
-            page_bytes: PAGE_BYTES,
-            jobs: vec![job],
-        }
-    }
-
-    /// Creates a workload on these files, without jobs yet.
-    pub fn on_files(name: &str, files: Vec<u64>) -> Workload {
+    /// Creates a workload of these jobs on these files.
+    pub fn of(name: &str, files: Vec<u64>, jobs: Vec<Job>) -> Workload {
         Workload {
             name: name.to_string(),
             files,
             listed: false,
             page_bytes: PAGE_BYTES,
-            jobs: Vec::new(),
+            jobs,
         }
+    }
+
+    /// Creates a workload of one job on one file.
+    pub fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
+        let job = Job::new(0, 0, requests).depth(depth);
+        Workload::of(name, vec![size], vec![job])
+    }
+
+    /// Creates a workload on these files, without jobs yet.
+    pub fn on_files(name: &str, files: Vec<u64>) -> Workload {
+        Workload::of(name, files, Vec::new())
     }
 
     /// Adds a job to the process whose latest job is `last`, so that it begins when that job ends.
     pub fn then(&mut self, last: &mut Option<u32>, job: Job) {
         let number = self.jobs.len() as u32;
-        self.jobs.push(Job {
-            after: last.replace(number),
-            ..job
-        });
+        self.jobs.push(job.after(last.replace(number)));
     }
 
     /// Returns the number of requests that need bytes: reads and touches.
@@ -429,10 +438,7 @@ mod tests {
             job(&[]),
             job(&[]),
             job(&[link(0, false, 100), link(1, true, 5)]),
-            Job {
-                after: Some(0),
-                ..job(&[link(0, true, u64::MAX)])
-            },
+            job(&[link(0, true, u64::MAX)]).after(0),
         ];
         let mut waits = Waits::of(&jobs);
         assert_eq!(waits.free(), [0, 1]);

@@ -59,12 +59,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
         return Err(too_small(INFO.name, size, why));
     }
     if sequential + random + grep == 0 {
-        return Err(SpecError::Value {
-            name: INFO.name.to_string(),
-            key: "sequential".to_string(),
-            value: sequential.to_string(),
-            why: "leaves no process".to_string(),
-        });
+        return Err(SpecError::value(INFO.name, "sequential", sequential, "leaves no process"));
     }
     let reads = (sequential * long + grep * size / 4) / RECORD + random * lookups;
     super::check_reads(INFO.name, SMALL_RECORD, reads)?;

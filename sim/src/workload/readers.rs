@@ -60,10 +60,7 @@ pub(super) fn build_streams(name: &str, values: &[u64], size: u64) -> Result<Wor
         return Err(too_small(name, size, why));
     }
     check_reads(name, record, each.div_ceil(record).saturating_mul(streams))?;
-    let read = |n: u64| Request {
-        think_ns: think_us * 1000,
-        ..Request::record(n, record, each)
-    };
+    let read = |n: u64| Request::record(n, record, each).think(think_us * 1000);
     let requests: Vec<Request> = (0..each.div_ceil(record)).map(read).collect();
     let job = |n: u64| Job::new(n as u32, n as u32, requests.clone());
     let mut workload = Workload::on_files(name, vec![each; streams as usize]);

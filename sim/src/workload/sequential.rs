@@ -28,10 +28,7 @@ pub static INFO: Info = Info {
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
     let [record, depth, think_us] = given(values);
-    let read = |n| Request {
-        think_ns: think_us * 1000,
-        ..Request::record(n, record, size)
-    };
+    let read = |n| Request::record(n, record, size).think(think_us * 1000);
     let reads = size.div_ceil(record);
     check_reads(INFO.name, record, reads)?;
     let requests = (0..reads).map(read).collect();
@@ -45,10 +42,7 @@ mod tests {
     #[test]
     fn covers_the_file_once_in_order() {
         let workload = built("sequential:record=4K,depth=3,think=7", 10_000, 0);
-        let request = |offset, len| Request {
-            think_ns: 7000,
-            ..Request::read(offset, len)
-        };
+        let request = |offset, len| Request::read(offset, len).think(7000);
         assert_eq!(
             workload.jobs[0].requests,
             [request(0, 4096), request(4096, 4096), request(8192, 1808)]

@@ -40,12 +40,7 @@ pub static INFO: Info = Info {
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
     let [record, stride] = given(values);
     if stride < record {
-        return Err(SpecError::Value {
-            name: INFO.name.to_string(),
-            key: "stride".to_string(),
-            value: stride.to_string(),
-            why: format!("is less than the record of {record} bytes; reads would overlap"),
-        });
+        return Err(SpecError::value(INFO.name, "stride", stride, format!("is less than the record of {record} bytes; reads would overlap")));
     }
     let reads = size.div_ceil(stride);
     check_reads(INFO.name, record, reads)?;

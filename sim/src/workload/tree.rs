@@ -55,12 +55,7 @@ pub static INFO: Info = Info {
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let [files, median, p99, record] = given(values);
     if p99 < median {
-        return Err(SpecError::Value {
-            name: INFO.name.to_string(),
-            key: "p99".to_string(),
-            value: p99.to_string(),
-            why: format!("is less than median={median}"),
-        });
+        return Err(SpecError::value(INFO.name, "p99", p99, format!("is less than median={median}")));
     }
     let sizes = sizes(&mut Rng::new(seed), files, (median, p99), size);
     if sizes.is_empty() {

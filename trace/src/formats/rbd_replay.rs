@@ -409,7 +409,10 @@ mod tests {
         }
         let waits = graph.waits(&[(0, 0), (2, 0)], &[]);
         let waits = waits.expect("forgotten, not unknown");
-        assert_eq!((waits.after, waits.forgotten), (vec![After::new(1, true, 0)], 1));
+        assert_eq!(
+            (waits.after, waits.forgotten),
+            (vec![After::new(1, true, 0)], 1)
+        );
     }
 
     #[test]

@@ -12,10 +12,7 @@ use std::path::Path;
 
 fn written(header: &Header, items: Vec<Item>, left_out: &LeftOut) -> Result<Vec<u8>, TraceError> {
     let to = SharedBytes::default();
-    let output = Output {
-        path: "t.frt".into(),
-        to: Box::new(to.clone()),
-    };
+    let output = Output::new("t.frt", Box::new(to.clone()));
     let items: Items = Box::new(items.into_iter().map(Ok));
     write(header, items, left_out, output)?;
     let bytes = to.bytes();

@@ -95,10 +95,7 @@ pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, S
     let path = Path::new("out");
     let (format, pairs) = catalog::parse(format, path).map_err(|e| e.to_string())?;
     let items: Items = Box::new(Vec::from(items).into_iter().map(Ok));
-    let output = Output {
-        path: path.to_path_buf(),
-        to: Box::new(to.clone()),
-    };
+    let output = Output::new(path, Box::new(to.clone()));
     let export = format.export.expect("it can be written");
     let done = export(header, pairs, items, output).map_err(|e| e.to_string())?;
     Ok((to.bytes(), done.left_out))
