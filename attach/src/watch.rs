@@ -49,7 +49,6 @@ pub struct DiskSample {
 pub struct ReadingProgram {
     pub name: String,
     pub pid: u32,
-    /// Bytes read from all disks.
     pub read_bytes: u64,
 }
 

@@ -107,7 +107,6 @@ pub struct Table {
 /// All tables that one call has reproduced.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reproduction {
-    /// [`SCHEMA`].
     pub schema: String,
     /// Tables, in the order of the papers.
     pub tables: Vec<Table>,
@@ -186,7 +185,6 @@ impl Row {
 }
 
 impl Reproduction {
-    /// Returns all rows, each with its table, in the order of the tables.
     pub fn rows(&self) -> impl Iterator<Item = (&Table, &Row)> {
         let tables = self.tables.iter();
         tables.flat_map(|table| table.rows.iter().map(move |row| (table, row)))

@@ -34,7 +34,6 @@ fn text(lines: &[Value]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The verdict, and the predictions as text.
 fn predicted(recording: &str, level: Level) -> (Verdict, String) {
     let mut out = Vec::new();
     let verdict = check(recording.as_bytes(), level, Some(&mut out)).expect("a recording");

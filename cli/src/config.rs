@@ -74,7 +74,6 @@ pub struct Config {
 /// A setting and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set<T> {
-    /// The setting.
     pub value: T,
     /// `--policy`, `FOREREAD_POLICY`, `/etc/foreread.toml line 2` or `default`.
     pub from: String,

@@ -212,7 +212,6 @@ fn ends(kind: MetricKind) -> &'static [&'static str] {
     }
 }
 
-/// A number with its labels.
 struct Number {
     name: String,
     labels: Vec<KeyValue>,

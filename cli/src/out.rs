@@ -95,7 +95,6 @@ impl Outputs {
         Ok(())
     }
 
-    /// Returns the file that was given with this option, or `None` if the option was not given.
     pub fn file(&self, option: &str) -> Option<&Path> {
         let found = self.files.iter().find(|(name, _)| *name == option);
         found.map(|(_, path)| path.as_path())

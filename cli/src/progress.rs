@@ -12,7 +12,6 @@ pub struct Bar {
     bar: ProgressBar,
     /// Whether this stage has advanced at least once.
     begun: bool,
-    /// The name of the stage.
     stage: String,
     /// When the last line was printed, counted from the start of the bar.
     said: Duration,

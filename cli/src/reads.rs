@@ -52,7 +52,6 @@ pub enum RequestedReads {
     Usual,
     /// `NAME:key=value,...`, which the lab parses.
     Workload(String),
-    /// A trace in a file.
     Trace(PathBuf),
 }
 

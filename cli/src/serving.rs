@@ -116,7 +116,6 @@ pub struct Front {
     pub requests: u64,
     /// Refused or failed requests.
     pub failed: u64,
-    /// Bytes sent.
     pub bytes: u64,
     /// Bytes written by clients.
     pub written: u64,

@@ -46,7 +46,6 @@ impl Filled {
         self.run(command, &[more, &["--json"]].concat()).json()
     }
 
-    /// Numbers of the JSON.
     fn numbers<const N: usize>(&self, words: &[&str], keys: [&str; N]) -> [Option<u64>; N] {
         let json = self.json(words[0], &words[1..]);
         keys.map(|key| json[key].as_u64())

@@ -38,7 +38,6 @@ pub fn foreread_in<A: AsRef<OsStr>>(
     FOREREAD.at(Path::new("."), variables, args)
 }
 
-/// The JSON inside a page.
 #[track_caller]
 pub fn inside(page: &Path) -> serde_json::Value {
     let html = std::fs::read_to_string(page).expect("written");
@@ -175,7 +174,6 @@ pub fn safetensors(each: usize) -> Vec<u8> {
     [begin, foreread_testing::pattern(0, 2 * each, 0)].concat()
 }
 
-/// What is in a trace, by the name of the file.
 pub fn steps(trace: &Path, format: Option<&str>) -> BTreeMap<String, Vec<Step>> {
     let (mut names, mut all) = (Vec::new(), BTreeMap::<String, Vec<Step>>::new());
     for item in items(trace, format) {

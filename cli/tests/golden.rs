@@ -36,7 +36,6 @@ fn done_in(dir: &Path, words: &str) -> String {
     got.out
 }
 
-/// Writes one of each.
 fn write(dir: &Path) {
     fs::create_dir_all(dir).expect("made");
     let run = |words: &str| drop(done_in(dir, words));

@@ -59,7 +59,6 @@ impl Collector {
         }
     }
 
-    /// The next request with this path.
     fn next(&self, path: &str) -> Request {
         let next = || self.requests.recv_timeout(LONGEST).expect("it is sent");
         let mut all = std::iter::repeat_with(next);

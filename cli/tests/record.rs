@@ -57,7 +57,6 @@ os.close(ask)
 jobs.put(None)
 "#;
 
-/// The reader in a folder.
 fn reader(folder: &Path) -> Program {
     let words = python(READER);
     let mut command = Command::new(words[0]);

@@ -11,7 +11,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Whether reads can be watched here.
 fn can_watch() -> bool {
     let can = foreread(["run", "-q", "--", "true"]).code == Some(0);
     if !can {

@@ -40,7 +40,6 @@ fn run(line: &str, more: &[&str]) -> Got {
     foreread(&format!("run --by sample {line}"), more)
 }
 
-/// Whether privileges can be dropped here.
 fn can_drop() -> bool {
     let mut command = unprivileged(["true"]);
     let can = command.status().is_ok_and(|status| status.success());

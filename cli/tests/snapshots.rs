@@ -7,7 +7,6 @@ use crate::common::{FOREREAD, entry, foreread, foreread_in, lines_of, listed, sa
 use foreread_testing::rows;
 use std::ffi::OsStr;
 
-/// Every command.
 const COMMANDS: &str = "mount serve run warm plan replay doctor compare tune probe record explain watch trace list cache sweep umount health \
     completions man";
 

@@ -47,7 +47,6 @@ impl Group {
         command.stderr(Stdio::piped()).spawn().expect("sh runs")
     }
 
-    /// Processes of it with this name.
     fn named(&self, name: &str) -> Vec<u32> {
         let all = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
         let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm"));

@@ -26,7 +26,6 @@ struct Bench {
     instances: BTreeSet<String>,
 }
 
-/// The names in a folder, if it is there.
 fn names(folder: impl AsRef<Path>) -> BTreeSet<String> {
     let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let name = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
@@ -134,7 +133,6 @@ fn the_json_is_whole_and_the_exit_code_the_commands() {
     bench.only_the_traces_are_left(&["foreread-sh.frt"]);
 }
 
-/// The step of a verdict that means this.
 #[track_caller]
 fn step<'a>(json: &'a Value, means: &str) -> &'a Value {
     let mut steps = json["verdict"]["steps"].as_array().expect("a list").iter();

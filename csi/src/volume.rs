@@ -33,7 +33,6 @@ const OF_NO_MACHINE: [(&str, &str); 2] = [
     ("HOME", "/nonexistent"),
 ];
 
-/// The notation of a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Text,

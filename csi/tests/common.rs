@@ -350,7 +350,6 @@ pub fn map(all: &[(&str, &str)]) -> HashMap<String, String> {
         .collect()
 }
 
-/// The one line of a refusal.
 pub fn refused<T>(done: Result<T, Status>, code: Code) -> String {
     let status = done.err().expect("refused");
     let line = status.message().to_string();

@@ -109,7 +109,6 @@ pub enum OracleRow {
     /// Tables on models, if the plan names no policies.
     #[default]
     Usual,
-    /// Tables on models.
     OnModels,
     /// The user named the oracle: a plan with a file is refused.
     Asked,

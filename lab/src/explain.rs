@@ -32,17 +32,13 @@ pub const SCHEMA: &str = "foreread.explain/1";
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExplainReport {
-    /// [`SCHEMA`].
     pub schema: String,
-    /// Version of foreread.
     pub foreread: String,
     /// The trace, as the user named it.
     pub trace: String,
     /// The source in the notation of `--on`.
     pub source: String,
-    /// One line about the source.
     pub source_about: String,
-    /// The policy with its values.
     pub policy: String,
     pub cache_bytes: u64,
     /// Size of a cache page.

@@ -46,7 +46,6 @@ pub struct CellKey {
     /// Bytes of the trace's file; 0 for a workload.
     pub trace_bytes: u64,
     pub policy: String,
-    /// The device model.
     pub device: String,
     /// Size of the cache in bytes; null means the default.
     pub cache_bytes: Option<u64>,

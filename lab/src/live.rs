@@ -173,9 +173,7 @@ impl Cut<'_> {
 pub struct Setup<'a> {
     /// What ends the run early.
     pub cut: Cut<'a>,
-    /// The readahead policy.
     pub policy: &'a PolicySpec,
-    /// Size of the cache in bytes.
     pub cache_bytes: u64,
     /// Size of a cache page in bytes.
     pub page_bytes: u64,
@@ -308,7 +306,6 @@ fn result(
     }
 }
 
-/// The times of a run.
 struct TimedRun {
     /// When the last read was served.
     time: Duration,

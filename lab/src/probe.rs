@@ -33,10 +33,8 @@ const MAX_WIDTH: usize = 80;
 /// If the median error of a model is larger than this limit, the model is too inexact to rank policies.
 pub const DOUBTFUL: f64 = 0.25;
 
-/// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// [`SCHEMA`].
     pub schema: String,
     /// Version of foreread that measured.
     pub foreread: String,
@@ -64,7 +62,6 @@ pub struct Probe {
     pub host_ns_per_kib: Spread,
     /// The measurements: sequential first, then random; by depth, then by size.
     pub points: Vec<Point>,
-    /// The model.
     pub fit: Fit,
     /// The smallest request size with which sequential reads, one at a time, reach 98 % of their best throughput ([Wu
     /// 2010b]'s mark).
@@ -77,7 +74,6 @@ pub struct Probe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub pattern: Pattern,
-    /// Bytes of each read.
     pub request_bytes: u64,
     /// Reads in flight at once.
     pub depth: u32,

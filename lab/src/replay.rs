@@ -90,7 +90,6 @@ impl Mode {
     /// Every mode.
     pub const ALL: [Mode; 4] = [Mode::Asap, Mode::Closed, Mode::Open, Mode::Deps];
 
-    /// Name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Asap => "asap",
@@ -126,7 +125,6 @@ pub struct Replay {
     pub think: Option<f64>,
     /// Notes about the replay, a sentence each.
     pub notes: Vec<String>,
-    /// The trace from which it was made.
     pub loaded: Arc<LoadedTrace>,
 }
 
@@ -362,7 +360,6 @@ const GRAIN: u64 = 1 << 20;
 pub struct LayoutError {
     /// Bytes of all files of the trace.
     pub needs: u64,
-    /// Number of files.
     pub files: usize,
 }
 
@@ -403,7 +400,6 @@ pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
 // Detects whether a recorded program reads the files of folders in listing order. For such a program, `foreread run`
 // can read ahead the next files, which it knows from the folder listings.
 
-/// Fewest files of a walk.
 const WALK_FILES: usize = 32;
 /// Part of the files that a walk reads to their ends, and in the order of their folders.
 const WALK_WHOLE: f64 = 0.8;

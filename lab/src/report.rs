@@ -74,11 +74,9 @@ pub struct Table {
     pub source: String,
     /// One line about the source for people ("ext4, O_DIRECT, read_ahead_kb 128"). May be empty.
     pub source_about: String,
-    /// Runs of each policy.
     pub runs: u32,
     /// Seed of the first run.
     pub seed: u64,
-    /// Size of the cache in bytes.
     pub cache_bytes: u64,
     /// Size of a cache page in bytes: the unit of every byte counter.
     pub page_bytes: u64,
@@ -97,9 +95,7 @@ pub struct Table {
 /// How much smaller than usual the span of a workload (the range of bytes in which it reads) is, because the source is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanCut {
-    /// Bytes that the reads span.
     pub span_bytes: u64,
-    /// Bytes that they usually span.
     pub usual_bytes: u64,
 }
 
@@ -131,7 +127,6 @@ impl Table {
     }
 }
 
-/// How a replay is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayPace {
     /// How the starts of its reads are determined.
@@ -239,7 +234,6 @@ pub(crate) mod samples {
     }
 }
 
-/// The kind of a row of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowKind {

@@ -75,12 +75,9 @@ pub struct TuneOptions {
 /// Memory is rounded to multiples of this, so that the same machine gives the same figures.
 const MEMORY_GRAIN: u64 = 256 << 20;
 
-/// The result of `tune`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
-    /// [`SCHEMA`].
     pub schema: String,
-    /// Version of foreread.
     pub foreread: String,
     /// The trace, as the user named it.
     pub trace: String,

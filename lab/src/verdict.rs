@@ -100,7 +100,6 @@ pub enum Standing {
 pub enum Confidence {
     /// From reads on this machine.
     Measured,
-    /// From a model.
     Simulated,
     /// From a formula, with measured figures or those of a class of devices.
     #[default]
@@ -124,7 +123,6 @@ pub enum Means {
     /// `foreread plan` and `replay`, for a program that reads the same data each time; a tool cannot know whether it
     /// does.
     Plan,
-    /// A further measurement.
     Measure,
 }
 

@@ -46,7 +46,6 @@ pub fn plan_on(model: &str, policies: &[&str]) -> ComparePlan {
     }
 }
 
-/// Its first table.
 pub fn table_of(plan: &ComparePlan) -> Table {
     let tables = compare::run(plan, &mut Silent);
     tables

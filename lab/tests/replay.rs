@@ -80,7 +80,6 @@ fn time(loaded: &Arc<LoadedTrace>, mode: Mode, think: Option<f64>) -> u64 {
     ns(&simulate(&replay(loaded, mode, think)))
 }
 
-/// The longest wait is this one.
 #[track_caller]
 fn waited(run: &RunResult, ns: u64) {
     let longest = run.latency.max();

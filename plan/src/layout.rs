@@ -30,7 +30,6 @@ pub const MAX_PARTS: usize = 1 << 20;
 pub trait ReadAt {
     fn size(&self) -> io::Result<u64>;
 
-    /// Fills `buf` from `offset`.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }
 

@@ -84,7 +84,6 @@ pub fn is_one(path: &Path) -> bool {
     read.is_ok() && looks_like_one(&head)
 }
 
-/// Reads the plan at `path`.
 pub fn open(path: &Path) -> Result<Plan, Failure> {
     let file = foreread_os::open::stream(path).map_err(|error| unreadable(path, error))?;
     read(&mut BufReader::new(file), path)

@@ -63,7 +63,6 @@ impl<'py> WritableBuffer<'py> {
         Ok(filling)
     }
 
-    /// The memory.
     pub fn bytes(&mut self) -> &mut [u8] {
         let len = self.view.len as usize;
         if len == 0 {
@@ -113,7 +112,6 @@ impl Room {
         })
     }
 
-    /// The memory.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: no other reference to the object exists, so it may still be written; it has `len` bytes and does not move.
         unsafe { std::slice::from_raw_parts_mut(self.bytes, self.len) }

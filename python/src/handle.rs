@@ -99,7 +99,6 @@ impl Handle {
     }
 }
 
-/// Checks a number of bytes.
 pub(crate) fn bytes(number: i64, what: &str) -> PyResult<u64> {
     u64::try_from(number)
         .map_err(|_| invalid(format!("{what} {number} is negative; it counts bytes")))
@@ -323,7 +322,6 @@ impl Handle {
         self.shown()
     }
 
-    /// True once it is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.slot.is_closed()

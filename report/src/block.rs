@@ -19,7 +19,6 @@ const FIRST_WIDTH: usize = 16;
 pub enum Block {
     /// Sentences for the terminal.
     Text(String),
-    /// Sentences for the page.
     Page(String),
     /// Lines for the terminal that are not broken.
     Lines(Vec<String>),

@@ -65,7 +65,6 @@ impl Point {
     }
 }
 
-/// A bar chart, in which each bar has a name.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
     /// Names of the parts of each bar; empty for bars of one part, which have the colours of their policies.
@@ -76,7 +75,6 @@ pub struct Bars {
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
     pub name: String,
-    /// The value as text.
     pub value: String,
     pub parts: Vec<f64>,
     pub interval: Option<[f64; 2]>,
@@ -119,7 +117,6 @@ fn clean(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// Number of colours.
 const COLOURS: usize = 8;
 
 /// The index of a colour for each series, by its name.

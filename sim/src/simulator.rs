@@ -89,7 +89,6 @@ pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
 pub trait Watch {
     /// The time of the next event, in virtual nanoseconds.
     fn time(&mut self, _now_ns: u64) {}
-    /// The next event.
     fn event(&mut self, event: &Event);
     /// The machine's notes about the event, oldest first.
     fn notes(&mut self, notes: Vec<Note>);

@@ -26,7 +26,6 @@ fn reader(workload: &mut Workload, files: impl Iterator<Item = u32>, bytes: u64)
     }
 }
 
-/// 1,000 listed files.
 fn files(size: u64) -> Workload {
     Workload {
         listed: true,

@@ -153,7 +153,6 @@ impl BucketServer {
         };
     }
 
-    /// Deletes an object.
     pub fn delete(&self, key: &str) {
         lock(&self.state).objects.remove(key);
     }

@@ -88,7 +88,6 @@ impl CephCluster {
         &self.dir
     }
 
-    /// Returns true if all daemons run.
     pub fn is_up(&self) -> bool {
         let runs = |daemon: &str| {
             self.pid(daemon)

@@ -21,7 +21,6 @@ pub struct Got {
     pub err: String,
 }
 
-/// The path of a binary.
 #[derive(Clone, Copy)]
 pub struct Binary(pub &'static str);
 
@@ -179,7 +178,6 @@ impl Got {
     }
 }
 
-/// A path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }

@@ -22,7 +22,6 @@ const S3_KEY: &str = "testkey";
 /// Its secret.
 pub const SECRET: &str = "testsecret";
 
-/// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cloud {
     /// versitygw.
@@ -37,7 +36,6 @@ pub enum Cloud {
 pub struct Emulator {
     cloud: Cloud,
     _server: Running,
-    /// Its port on this machine.
     pub port: u16,
     runtime: tokio::runtime::Runtime,
     /// Where versitygw has its buckets.
@@ -112,7 +110,6 @@ impl Emulator {
             .collect()
     }
 
-    /// The name of an object.
     pub fn name(&self, key: &str) -> String {
         match self.cloud {
             Cloud::S3 => format!("s3://bucket/{key}"),
@@ -174,7 +171,6 @@ impl Emulator {
         }
     }
 
-    /// Puts an object.
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         if self.cloud == Cloud::Google {
             let path = "/upload/storage/v1/b/bucket/o?uploadType=media&name=";
@@ -187,7 +183,6 @@ impl Emulator {
         self.runtime.block_on(put).expect("put");
     }
 
-    /// Deletes an object.
     pub fn delete(&self, key: &str) {
         if self.cloud == Cloud::Google {
             let path = format!("/storage/v1/b/bucket/o/{}", escaped(key));

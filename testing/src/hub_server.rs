@@ -540,7 +540,6 @@ impl HubState {
     }
 }
 
-/// Answers with the requested part of a file.
 fn part(mut answer: Answer, blob: &Blob, seen: &ServedRequest) -> io::Result<Answer> {
     let tag = answer.header("ETag");
     let asked = seen.header("if-match");

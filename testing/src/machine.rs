@@ -95,17 +95,14 @@ pub fn server(command: impl Fn(u16) -> Command) -> (Running, u16) {
 pub struct MountPoint(pub TempDir);
 
 impl MountPoint {
-    /// An empty one.
     pub fn empty() -> MountPoint {
         MountPoint(tempfile::tempdir().expect("a folder"))
     }
 
-    /// A path below it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Its own path.
     pub fn place(&self) -> &str {
         text(self.0.path())
     }
@@ -306,7 +303,6 @@ impl SlowDisk {
         self.dir.path().join("fuse/nbd")
     }
 
-    /// Where it is mounted.
     pub fn mount(&self) -> PathBuf {
         self.dir.path().join("mount")
     }

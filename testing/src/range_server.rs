@@ -43,7 +43,6 @@ impl RangeServer {
         Ok(RangeServer { server, object })
     }
 
-    /// Returns the URL of the object.
     pub fn url(&self) -> String {
         format!("http://{}/object", self.address())
     }

@@ -22,7 +22,6 @@ const CACHESTAT: libc::c_long = 451;
 /// cached needs few calls of readahead.
 const MIN_SPLIT: u64 = 128 << 10;
 
-/// The counters of cachestat, in pages.
 #[repr(C)]
 #[derive(Default)]
 struct CacheCounts {

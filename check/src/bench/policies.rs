@@ -44,11 +44,9 @@ pub struct BenchOptions {
     pub only: Vec<CellFilter>,
     /// The selected recordings of the validation.
     pub recordings: Vec<Arc<Replay>>,
-    /// The number of recordings in the validation.
     pub all_recordings: usize,
     /// Seed of the devices drawn for `validation`.
     pub draw: u64,
-    /// Number of concurrent runs.
     pub threads: usize,
     /// The file that keeps finished runs.
     pub file: Option<PathBuf>,
@@ -65,7 +63,6 @@ pub struct CellFilter {
 }
 
 impl CellFilter {
-    /// Parses a filter; any text is a valid filter.
     pub fn parse(text: &str) -> CellFilter {
         // Split at the last '@', because the name of a trace may contain one.
         let (workload, device) = text.rsplit_once('@').unwrap_or((text, ""));

@@ -48,7 +48,6 @@ pub struct Verdict {
     pub pressure_episodes: u64,
     /// How many of these have a difference. They are not included in `divergences`.
     pub pressure_differences: u64,
-    /// Number of executed operations.
     pub operations: u64,
     /// The first difference in words.
     pub first: Option<String>,
@@ -174,7 +173,6 @@ fn predict(out: &mut dyn Write, op: &Op, done: &EpisodeEffects) -> std::io::Resu
     out.write_all(b"\n")
 }
 
-/// The episode that is being checked.
 struct EpisodeCheck {
     number: u64,
     worlds: Worlds,

@@ -52,7 +52,6 @@ pub struct Verdict {
     pub decisions: u64,
     /// Number of cases in which the two differ.
     pub divergences: u64,
-    /// Number of executed reads.
     pub reads: u64,
     /// Describes the first difference in words.
     pub first: Option<String>,

@@ -153,7 +153,6 @@ pub enum Call {
         #[serde(skip_serializing_if = "Option::is_none")]
         pre: Option<Pre>,
     },
-    /// A window, as planned.
     Window {
         start: u64,
         order: u32,
@@ -236,7 +235,6 @@ enum RecordingLine {
 pub enum Item {
     /// The first line.
     Header(Header),
-    /// The start of an episode.
     Episode(Episode),
     /// An operation, and its action.
     Op(Box<Op>, Act),

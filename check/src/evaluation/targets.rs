@@ -15,16 +15,13 @@ use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, geometric, is_judged};
 use super::{Cell, Design};
 use serde::Serialize;
 
-/// A target, and whether the runs meet it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
     pub policy: String,
     pub target: &'static str,
-    /// The number to reach.
     pub limit: f64,
     /// Whether the value must be at least the limit; otherwise at most.
     pub at_least: bool,
-    /// The number measured.
     pub value: Option<f64>,
     /// Whether the target is met. If only a part of the target's cells was measured, a cell beyond the limit is a miss
     /// (`false`); otherwise the result is `None`, as it is for a mean and if no cell was measured.

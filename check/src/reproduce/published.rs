@@ -21,7 +21,6 @@ use serde::de::DeserializeOwned;
 pub struct Paper {
     /// The name on the command line.
     pub name: &'static str,
-    /// The citation in texts.
     pub citation: &'static str,
     /// The prefix of the ids of its rows.
     pub number: &'static str,

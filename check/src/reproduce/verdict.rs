@@ -29,7 +29,6 @@ pub enum FigureKind {
     Order,
     /// A model or a workload was fitted to it.
     Fit,
-    /// An input of the model.
     Input,
     /// There is no target, or the figure is not explained; the reason says which.
     Shown,

@@ -136,7 +136,6 @@ const VERSION_WIDTH: usize = 16;
 const TICK: Duration = Duration::from_millis(50);
 const NANOS: i128 = 1_000_000_000;
 
-/// Runs the subcommand.
 pub fn run(args: &CacheArgs) -> Result<(), Fail> {
     match &args.command {
         CacheCommand::List(asked) => list(asked),

@@ -161,7 +161,6 @@ struct RecordOutcome {
     seconds: f64,
     /// CPU time of the recorder.
     drain_cpu_seconds: f64,
-    /// Number of lost events.
     lost: u64,
     off: Option<SwitchedOff>,
     by: WatchBy,

@@ -175,7 +175,6 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
 enum Program {
     None,
     Plain(Child),
-    /// Recorded, for the report.
     Recorded(Option<Box<ActiveRecording>>),
 }
 

@@ -68,7 +68,6 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Parses the value of `--by`.
 pub fn watch_by() -> impl TypedValueParser<Value = WatchBy> {
     PossibleValuesParser::new(["trace", "sample"]).map(|word| match word.as_str() {
         "trace" => WatchBy::Trace,
@@ -121,7 +120,6 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     }
 }
 
-/// Sends the span of the run.
 #[cfg(feature = "otlp")]
 fn send(took: std::time::Duration, report: &RunReport, status: Option<ExitStatus>) {
     let mut fields = serde_json::to_value(report).unwrap_or_default();

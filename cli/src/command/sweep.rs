@@ -95,7 +95,6 @@ const POLICIES: &str = "none,auto,linux-6.18";
 /// Maximum number of cells; more is probably a typing error.
 const MAX_CELLS: usize = 1_000_000;
 
-/// The input given by an argument.
 enum SweepInput {
     Workload(String),
     Trace(PathBuf),

@@ -328,7 +328,6 @@ fn watched(command: &mut Command) -> Result<(ExitStatus, i32), Fail> {
     Ok((status.map_err(cannot)?, ended_by.load(Ordering::Acquire)))
 }
 
-/// Parses `--on`.
 fn storage(name: &SourceName) -> Result<CompareOn, Fail> {
     let on = source::parse(name)?;
     if on.can_be_probed() {

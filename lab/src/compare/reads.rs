@@ -133,7 +133,6 @@ impl Reads {
         }
     }
 
-    /// Returns how a replay is timed.
     pub fn pace(&self) -> Option<ReplayPace> {
         let Reads::Trace(replay) = self else {
             return None;

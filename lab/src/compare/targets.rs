@@ -376,7 +376,6 @@ pub fn all(
     Ok(vec![Box::new(file::open_scratch(scratch)?)])
 }
 
-/// Runs the engine.
 fn engine(
     source: Arc<dyn Source>,
     OnPage { policy, page }: OnPage<'_>,

@@ -22,7 +22,6 @@ pub struct WatchedRun {
     /// The source in the notation of `--on`.
     pub source: String,
     pub source_about: String,
-    /// Size of the cache in bytes.
     pub cache_bytes: u64,
     pub page: PageSize,
     /// Notes about the result, a sentence each.

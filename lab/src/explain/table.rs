@@ -77,7 +77,6 @@ fn mb(bytes: u64) -> String {
     }
 }
 
-/// Seconds in a column.
 fn seconds(ns: u64) -> String {
     if ns == 0 {
         "0".to_string()

@@ -35,7 +35,6 @@ pub const PAGE_BYTES: u64 = 512;
 pub struct Peer {
     /// Name of its row.
     pub name: &'static str,
-    /// Cache policy.
     policy: &'static str,
     /// Largest readahead in bytes.
     max_bytes: u64,

@@ -88,7 +88,6 @@ struct PacedRun<'a> {
     first_ns: AtomicU64,
 }
 
-/// Runs the workload to its end.
 pub(super) fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, LiveError> {
     let demands = workload
         .jobs

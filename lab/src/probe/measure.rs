@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 const ROUNDS: u32 = 9;
 /// Most rounds on a real source: many short slices, so that a burst of other load spoils few of them.
 const LIVE_ROUNDS: u32 = 25;
-/// Shortest slice.
 const MIN_SLICE: Duration = Duration::from_millis(4);
 /// A point is left out if one slice of it would take more than this part of the whole time.
 const MAX_OF_TIME: f64 = 0.05;

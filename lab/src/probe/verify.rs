@@ -18,7 +18,6 @@ const POLICIES: [&str; 3] = ["none", "linux-6.18:max=128K", "linux-6.18:max=2M"]
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifyReport {
-    /// [`SCHEMA`].
     pub schema: String,
     pub source: String,
     pub model: String,

@@ -35,7 +35,6 @@ pub struct Counts {
     pub cut: bool,
 }
 
-/// A trace in memory.
 #[derive(Clone, Debug)]
 pub struct LoadedTrace {
     /// The trace, as the user named it.
@@ -79,7 +78,6 @@ impl Part {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOfFile {
-    /// Requested bytes.
     pub bytes: u64,
     /// Sum of the durations of all reads; `None` if the trace has no times.
     pub time_ns: Option<u64>,

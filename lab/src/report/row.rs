@@ -35,7 +35,6 @@ pub struct Report {
     pub runs: u32,
     /// Seed of the first run.
     pub seed: u64,
-    /// Size of the cache in bytes.
     pub cache_bytes: u64,
     /// Size of a cache page in bytes: foreread counts the bytes of whole pages, clipped to the end of the file.
     pub page_bytes: u64,
@@ -72,7 +71,6 @@ pub struct Report {
     /// otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_walk: bool,
-    /// One row for each policy.
     pub rows: Vec<Row>,
     /// The test of every pair of rows that are not limits.
     pub comparisons: Vec<Comparison>,
@@ -141,9 +139,7 @@ pub enum Relation {
 /// The time of a workload, in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Time {
-    /// Arithmetic mean of the runs.
     pub mean: f64,
-    /// Median of the runs.
     pub median: f64,
     /// Ends of the 95 % interval of the mean (Student's t). With one run both are the mean, because there is no
     /// spread.

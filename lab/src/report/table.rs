@@ -166,7 +166,6 @@ fn finite(rate: f64) -> String {
     or_dash(Some(rate).filter(|rate| rate.is_finite()), three)
 }
 
-/// The table of the page.
 pub(crate) fn rows(report: &Report) -> Table {
     shown(report, true)
 }

@@ -36,7 +36,6 @@ pub struct Task {
     pub pattern: Pattern,
     /// Reads in flight at once.
     pub depth: u32,
-    /// Bytes of each read.
     pub bytes: u64,
 }
 

@@ -35,7 +35,6 @@ pub struct StorageFound {
     pub path: PathBuf,
     /// Why this storage was chosen.
     pub chosen: WorkloadChoice,
-    /// The names of the files on it.
     pub names: BTreeSet<String>,
 }
 
@@ -61,7 +60,6 @@ pub struct OnDisk {
     /// Name of the disk, such as `sdb`, or `0:44`, the number of a mount without a disk.
     pub disk: String,
     pub files: u64,
-    /// Bytes read from it.
     pub bytes: u64,
     /// Sum of the durations of its reads. Null if the trace has no times.
     pub time_s: Option<f64>,

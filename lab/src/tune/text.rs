@@ -27,7 +27,6 @@ const DROPPED: &str = "'foreread run' and plans gain nothing here: the file syst
      it is opened. The kernel's settings are left out: the FUSE server may process the parts of a larger readahead window out of order. A mount \
      of the same source by foreread is not measured here; to measure it, use 'foreread compare --on' with a file of the source.";
 
-/// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {
     let interval = gain.ratio_ci95.map_or_else(String::new, number::interval);
     let bytes = gain.bytes_ratio.filter(|r| (r - 1.0).abs() >= 0.01);

@@ -106,7 +106,6 @@ fn for_storage(name: &str, policy: Option<&str>) -> Option<Step> {
     })
 }
 
-/// Tables of one source.
 struct Tables<'a> {
     reports: &'a [&'a Report],
 }
@@ -124,7 +123,6 @@ struct Choice<'a> {
 struct OpenPair<'a> {
     workload: &'a str,
     policy: &'a str,
-    /// In words.
     base: &'static str,
     ratio: f64,
     runs: u32,

@@ -169,7 +169,6 @@ fn mount(folder: &Path, mounts: &[Mount]) -> Option<BackingDevice> {
     })
 }
 
-/// The name of a disk, or of the disk of a partition.
 fn disk_of(path: &Path) -> Option<String> {
     if !path.join("partition").exists() {
         return last(path);

@@ -27,7 +27,6 @@ pub struct Device {
     pub read_ahead: Option<u64>,
     /// `max_sectors_kb`, in bytes: the largest request.
     pub max_request: Option<u64>,
-    /// Whether it is a rotating disk.
     pub rotates: Option<bool>,
 }
 

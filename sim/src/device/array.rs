@@ -84,7 +84,6 @@ struct Stream {
     file: u32,
     /// Where its next command would begin.
     next: u64,
-    /// The number of its last command.
     last: u64,
 }
 

@@ -148,7 +148,6 @@ fn shorten(text: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFile {
-    /// [`SCHEMA`].
     pub schema: String,
     /// A one-line description.
     pub summary: String,

@@ -39,7 +39,6 @@ const EIO: i32 = 5;
 /// An operation of a program, or an event of its storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A reader reads.
     Read {
         reader: usize,
         offset: u64,

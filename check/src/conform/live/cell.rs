@@ -48,7 +48,6 @@ pub struct CellSelection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub file_system: FileSystem,
-    /// The value of `read_ahead_kb`.
     pub read_ahead_kib: u64,
     pub mmap: bool,
 }

@@ -46,7 +46,6 @@ pub(super) struct Disk {
     /// The path of its readahead setting.
     read_ahead: String,
     pub number: DeviceNumber,
-    /// The inode of each file of [`SIZES`].
     pub inodes: [u64; SIZES.len()],
 }
 

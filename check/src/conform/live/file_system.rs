@@ -61,7 +61,6 @@ impl FileSystem {
         self.name().starts_with("xfs")
     }
 
-    /// The name of its driver in the kernel.
     pub(super) fn driver(self) -> &'static str {
         if self.is_xfs() { "xfs" } else { "ext4" }
     }
@@ -87,7 +86,6 @@ impl FileSystem {
         run(program, &["-V"], package).map(|_| ())
     }
 
-    /// Creates it on a device.
     pub(super) fn make(self, device: &str) -> Result<(), LiveError> {
         let (program, package) = self.program();
         let (block, sized) = (

@@ -30,7 +30,6 @@ pub struct Entry {
     /// Source of the entry.
     pub origin: String,
     pub facts: Vec<Fact>,
-    /// Parameters.
     pub params: &'static [Param],
 }
 

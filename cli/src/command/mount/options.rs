@@ -131,7 +131,6 @@ enum MountOption {
     /// An option of mount(8).
     Left,
     Given(OsString),
-    /// A file of variables.
     Variables(OsString),
 }
 

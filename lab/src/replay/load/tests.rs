@@ -5,7 +5,6 @@ use foreread_core::event::Advice;
 use foreread_testing::says;
 use foreread_trace::{FileInfo, Lacks, LeftOut};
 
-/// A file of this name.
 fn named(name: &str, bytes: u64) -> Item {
     Item::File(FileInfo::new(name, Some(bytes)))
 }

@@ -18,7 +18,6 @@ const TIMES_FROM: f64 = 1.5;
 const WARNINGS: usize = 3;
 
 impl<'a> Tables<'a> {
-    /// All of it in sentences.
     pub(super) fn in_words(&self, concluded: &Conclusion<'a>) -> String {
         let source = self.source();
         let workloads = || list(self.reports.iter().map(|r| r.workload.clone()).collect());

@@ -197,7 +197,6 @@ impl<'a> Oracle<'a> {
         self.go_on(now, slot);
     }
 
-    /// Ends a request.
     fn end(&mut self, now: u64, slot: u32, bytes: u64) {
         let s = &mut self.slots[slot as usize];
         record_latency(&mut self.latency, now - s.issued_at);
