@@ -177,6 +177,18 @@ pub struct Wants {
     pub around: bool,
 }
 
+impl Wants {
+    /// Only [`Policy::on_read`].
+    pub const READ: Wants = Wants {
+        read: true,
+        read_end: false,
+        outcome: false,
+        shared: false,
+        meter: false,
+        around: false,
+    };
+}
+
 /// A question to a policy: the read, and the information that is available for the answer.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {

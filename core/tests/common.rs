@@ -4,7 +4,7 @@
 
 use foreread_core::event::{Action, Class, Error, Event};
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::{Info, Policy, PolicySpec, Scope, Wants};
+use foreread_core::policy::{Info, Policy, PolicySpec, Scope};
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, PageSize, ReadId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,16 +24,6 @@ pub const fn test_policy(
         build,
     }
 }
-
-/// A policy that is asked at every read.
-pub const READS: Wants = Wants {
-    read: true,
-    read_end: false,
-    outcome: false,
-    shared: false,
-    meter: false,
-    around: false,
-};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {

@@ -3,7 +3,7 @@
 //! The reference knows which bytes are held and how old they are. At every step it checks each served piece, each drop,
 //! and the counters. proptest shrinks a failure to the shortest sequence of operations.
 
-use crate::common::{FILE, READS, World, test_policy};
+use crate::common::{FILE, World, test_policy};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::Config;
 use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Wants};
@@ -79,7 +79,7 @@ impl Fickle {
 
 impl Policy for Fickle {
     fn wants(&self) -> Wants {
-        READS
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {

@@ -1,6 +1,6 @@
 //! One test for each rule of the machine that random sequences and small environments do not cover by themselves.
 
-use crate::common::{FILE, OPEN, READS, World, test_policy};
+use crate::common::{FILE, OPEN, World, test_policy};
 use foreread_core::event::{Action, Advice, Class, Error, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Urgency, Wants};
@@ -205,7 +205,7 @@ struct OnRead(fn(&Ask<'_>, &mut Answer));
 
 impl Policy for OnRead {
     fn wants(&self) -> Wants {
-        READS
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
@@ -220,7 +220,7 @@ struct Sleeper {
 
 impl Policy for Sleeper {
     fn wants(&self) -> Wants {
-        READS
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
@@ -355,7 +355,7 @@ struct SecondThoughts;
 
 impl Policy for SecondThoughts {
     fn wants(&self) -> Wants {
-        READS
+        Wants::READ
     }
 
     fn on_read(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
@@ -390,9 +390,8 @@ struct Doubler;
 impl Policy for Doubler {
     fn wants(&self) -> Wants {
         Wants {
-            read: true,
             meter: true,
-            ..Wants::default()
+            ..Wants::READ
         }
     }
 

@@ -19,10 +19,7 @@ struct Follow {
 
 impl Policy for Follow {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {

@@ -132,6 +132,8 @@ pub struct Follow {
     moving: bool,
     pub(super) counts: Counts,
     pub(super) left_out: LeftOut,
+    /// Items that the caller has not taken yet.
+    out: VecDeque<Item>,
 }
 
 pub(super) const FAILED: &str = "calls that failed";
@@ -180,6 +182,7 @@ impl Follow {
             moving: false,
             counts: Counts::default(),
             left_out,
+            out: VecDeque::new(),
         }
     }
 
@@ -265,9 +268,15 @@ impl Follow {
 
     /// Processes the next event.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        let handled = self.handle(event);
+        out.append(&mut self.out);
+        handled
+    }
+
+    fn handle(&mut self, event: &Event) -> Result<(), Fault> {
         if matches!(event.what, What::Lost) {
             self.lost();
-            self.leave(false, out);
+            self.leave(false);
             return Ok(());
         }
         let base_ns = *self.base_ns.get_or_insert(event.at_ns);
@@ -282,7 +291,7 @@ impl Follow {
         }
         // Both events may come between the parts of a call or a fault.
         if let What::Metadata(place, first, pages) = event.what {
-            self.metadata(thread, place, first, pages, at_ns, out);
+            self.metadata(thread, place, first, pages, at_ns);
             return Ok(());
         }
         self.metadata.came(thread, at_ns, &mut self.held);
@@ -291,31 +300,25 @@ impl Follow {
             return Ok(());
         }
         if let What::Mapped(place, first, last) = event.what {
-            self.mapped(thread, place, first, last, at_ns, out);
+            self.mapped(thread, place, first, last, at_ns);
         } else if let What::Fault(place, page) = event.what {
-            self.fault(thread, place, page, at_ns, out);
+            self.fault(thread, place, page, at_ns);
         } else {
             self.touches
                 .finish(thread, &mut self.held, &mut self.counts);
-            self.other(thread, event.what, at_ns, out)?;
+            self.other(thread, event.what, at_ns)?;
         }
-        self.leave(false, out);
+        self.leave(false);
         Ok(())
     }
 
-    fn other(
-        &mut self,
-        thread: u32,
-        what: What,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) -> Result<(), Fault> {
+    fn other(&mut self, thread: u32, what: What, at_ns: u64) -> Result<(), Fault> {
         match what {
             What::Enter(call, args) => {
                 self.touches.gone(thread);
                 self.enter(thread, call, args, at_ns)?;
             }
-            What::Exit(call, value) => self.exit(thread, call, value, at_ns, out)?,
+            What::Exit(call, value) => self.exit(thread, call, value, at_ns)?,
             What::Pages(place, first, last) => {
                 let (start, end) = (self.byte(first), self.byte(last.saturating_add(1)));
                 self.saw(
@@ -327,7 +330,6 @@ impl Follow {
                         direct: false,
                     },
                     at_ns,
-                    out,
                 );
             }
             What::Direct(place, offset, len, _) => {
@@ -337,7 +339,7 @@ impl Follow {
                     end: offset.saturating_add(len),
                     direct: true,
                 };
-                self.saw(thread, seen, at_ns, out);
+                self.saw(thread, seen, at_ns);
             }
             What::Address(address) => self.touches.address(thread, address),
             What::Born(child, flags) => {
@@ -360,7 +362,7 @@ impl Follow {
                 self.tables.exec(thread)?;
                 self.spaces.begin(thread);
             }
-            What::Ahead(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
+            What::Ahead(place, first, pages) => self.ahead(thread, place, first, pages, at_ns),
             What::Mapped(..)
             | What::Fault(..)
             | What::Folio(..)
@@ -371,16 +373,8 @@ impl Follow {
     }
 
     /// The kernel reads ahead.
-    fn ahead(
-        &mut self,
-        thread: u32,
-        place: FileKey,
-        first: u64,
-        pages: u64,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) {
-        let file = self.read_file(place, out);
+    fn ahead(&mut self, thread: u32, place: FileKey, first: u64, pages: u64, at_ns: u64) {
+        let file = self.read_file(place);
         let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
         let read = Record::read(file, self.byte(first), self.byte(pages));
         self.put(Record {
@@ -393,21 +387,13 @@ impl Follow {
     }
 
     /// A file system reads its own metadata.
-    fn metadata(
-        &mut self,
-        thread: u32,
-        place: FileKey,
-        first: u64,
-        pages: u64,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) {
+    fn metadata(&mut self, thread: u32, place: FileKey, first: u64, pages: u64, at_ns: u64) {
         let pages = first..first.saturating_add(pages);
         if self.metadata.goes_on(thread, place, &pages) {
             return;
         }
         self.metadata.came(thread, at_ns, &mut self.held);
-        let file = self.read_file(place, out);
+        let file = self.read_file(place);
         let (open, start_ns, flags) = (
             BY_KERNEL | file,
             Some(at_ns),
@@ -429,13 +415,14 @@ impl Follow {
     pub fn end(&mut self, out: &mut VecDeque<Item>) {
         self.touches.finish_all(&mut self.held, &mut self.counts);
         self.metadata.came_all(&mut self.held);
-        self.leave(true, out);
+        self.leave(true);
+        out.append(&mut self.out);
     }
 
-    fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
+    fn leave(&mut self, all: bool) {
         while let Some((record, _)) = self.held.next(all) {
             match record {
-                Some(record) => out.push_back(Item::Record(record)),
+                Some(record) => self.out.push_back(Item::Record(record)),
                 None => self.left_out.count(UNFINISHED),
             }
         }
@@ -453,7 +440,7 @@ impl Follow {
     }
 
     /// The number of a file; its item is emitted with its first record.
-    pub(super) fn file(&mut self, place: FileKey, out: &mut VecDeque<Item>) -> u32 {
+    pub(super) fn file(&mut self, place: FileKey) -> u32 {
         if let Some(number) = self.files.get(&place) {
             return *number;
         }
@@ -461,12 +448,12 @@ impl Follow {
         self.files.insert(place, number);
         self.places.push(place);
         self.uses.push(FileUse::default());
-        out.push_back(Item::File((self.names)(place)));
+        self.out.push_back(Item::File((self.names)(place)));
         number
     }
 
-    fn read_file(&mut self, place: FileKey, out: &mut VecDeque<Item>) -> u32 {
-        let file = self.file(place, out);
+    fn read_file(&mut self, place: FileKey) -> u32 {
+        let file = self.file(place);
         self.uses[file as usize].is_read = true;
         file
     }
@@ -507,7 +494,7 @@ impl Follow {
     }
 
     /// A page cache lookup or a direct read.
-    fn saw(&mut self, thread: u32, seen: CacheAccess, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn saw(&mut self, thread: u32, seen: CacheAccess, at_ns: u64) {
         if let Some(pending) = self.pending.get_mut(&thread)
             && pending.call.is_data()
         {
@@ -521,7 +508,7 @@ impl Follow {
             return;
         }
         // Without a system call: a read by io_uring, or by the kernel when it executes a program.
-        let file = self.read_file(seen.place, out);
+        let file = self.read_file(seen.place);
         self.counts.reads += 1;
         self.counts.by_page += u64::from(!seen.direct);
         let flags = if seen.direct {
@@ -541,14 +528,7 @@ impl Follow {
         });
     }
 
-    fn exit(
-        &mut self,
-        thread: u32,
-        call: Call,
-        value: i64,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) -> Result<(), Fault> {
+    fn exit(&mut self, thread: u32, call: Call, value: i64, at_ns: u64) -> Result<(), Fault> {
         let Some(pending) = self
             .pending
             .remove(&thread)
@@ -561,7 +541,7 @@ impl Follow {
                 self.left_out.count(FAILED);
                 None
             }
-            (true, false) => self.data(thread, &pending, value as u64, at_ns, out)?,
+            (true, false) => self.data(thread, &pending, value as u64, at_ns)?,
             (false, true) => None,
             (false, false) => {
                 self.state(thread, &pending, value)?;
@@ -579,15 +559,7 @@ impl Follow {
     }
 
     /// An access to a page that was in the page cache: the fault only mapped it.
-    fn mapped(
-        &mut self,
-        thread: u32,
-        place: FileKey,
-        first: u64,
-        last: u64,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) {
+    fn mapped(&mut self, thread: u32, place: FileKey, first: u64, last: u64, at_ns: u64) {
         if self.touches.again(
             thread,
             place,
@@ -614,7 +586,7 @@ impl Follow {
                 .count("touches of pages that were mapped already (offset not certain)");
             return;
         };
-        let record = self.touch(thread, place, page, at_ns, out);
+        let record = self.touch(thread, place, page, at_ns);
         self.touches
             .found(thread, place, page, last, self.held.open(Some(record)));
     }
@@ -640,34 +612,20 @@ impl Follow {
     }
 
     /// A fault that read from the file.
-    fn fault(
-        &mut self,
-        thread: u32,
-        place: FileKey,
-        page: u64,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) {
+    fn fault(&mut self, thread: u32, place: FileKey, page: u64, at_ns: u64) {
         if self.touches.went(thread, place, page) {
             return;
         }
         self.touches
             .finish(thread, &mut self.held, &mut self.counts);
         self.mapped_page(thread, place, |mapped| mapped == page);
-        let record = self.touch(thread, place, page, at_ns, out);
+        let record = self.touch(thread, place, page, at_ns);
         self.touches
             .begin(thread, place, page, self.held.open(Some(record)));
     }
 
-    fn touch(
-        &mut self,
-        thread: u32,
-        place: FileKey,
-        page: u64,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) -> Record {
-        let file = self.read_file(place, out);
+    fn touch(&mut self, thread: u32, place: FileKey, page: u64, at_ns: u64) -> Record {
+        let file = self.read_file(place);
         self.paged.insert(file);
         let (op, open, time) = (Op::Fault, MAPPING | file, Some(at_ns));
         let read = Record::read(file, self.byte(page), self.page_bytes);

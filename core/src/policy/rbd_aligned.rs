@@ -51,10 +51,7 @@ fn alignments(object: u64, unit: u64, count: u64) -> [u64; 3] {
 
 impl Policy for RbdAligned {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {

@@ -29,10 +29,7 @@ struct Eager {
 
 impl Policy for Eager {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {

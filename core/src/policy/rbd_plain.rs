@@ -27,10 +27,7 @@ struct Plain(Detector);
 
 impl Policy for Plain {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {

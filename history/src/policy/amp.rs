@@ -132,9 +132,8 @@ impl AmpStream {
 impl Policy for Amp {
     fn wants(&self) -> Wants {
         Wants {
-            read: true,
             outcome: true,
-            ..Wants::default()
+            ..Wants::READ
         }
     }
 

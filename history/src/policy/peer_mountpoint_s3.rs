@@ -44,9 +44,8 @@ struct Request {
 impl Policy for Request {
     fn wants(&self) -> Wants {
         Wants {
-            read: true,
             outcome: true,
-            ..Wants::default()
+            ..Wants::READ
         }
     }
 

@@ -111,10 +111,7 @@ impl ReadStream {
 
 impl Policy for ReadStream {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        Wants::READ
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {

@@ -9,9 +9,8 @@ use super::{
 };
 use crate::check::MAX_END;
 use crate::error::Fault;
-use crate::{Flags, Item, Op, Record};
+use crate::{Flags, Op, Record};
 use foreread_core::event::Advice;
-use std::collections::VecDeque;
 
 struct RequestedCall {
     op: Op,
@@ -99,10 +98,9 @@ impl Follow {
         pending: &Pending,
         came: u64,
         at_ns: u64,
-        out: &mut VecDeque<Item>,
     ) -> Result<Option<Record>, Fault> {
         if pending.call == Call::AdviseMapped {
-            return Ok(self.advised(thread, pending, at_ns, out));
+            return Ok(self.advised(thread, pending, at_ns));
         }
         let asked = asked(pending.call, pending.args);
         self.moved_out(thread, pending, came);
@@ -110,7 +108,7 @@ impl Follow {
             return Ok(self.pass(NO_HINT));
         }
         let (open, before) = self.description(thread, asked.descriptor)?;
-        let file = self.bind(thread, &asked, open, before, pending.seen, came, out);
+        let file = self.bind(thread, &asked, open, before, pending.seen, came);
         let position = self
             .tables
             .get(thread, asked.descriptor)
@@ -172,13 +170,7 @@ impl Follow {
     }
 
     /// A hint for addresses applies to every file mapped there; returns the first one.
-    fn advised(
-        &mut self,
-        thread: u32,
-        pending: &Pending,
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) -> Option<Record> {
+    fn advised(&mut self, thread: u32, pending: &Pending, at_ns: u64) -> Option<Record> {
         let [address, len, number, ..] = pending.args;
         // A text trace may contain DONTNEED, which leaves the page cache as it is.
         let Some(advice) = advice(number).filter(|advice| *advice != Advice::DontNeed) else {
@@ -202,7 +194,7 @@ impl Follow {
                 self.left_out.count(NO_HINT);
                 continue;
             }
-            let file = self.file(place, out);
+            let file = self.file(place);
             self.count(file, Op::Hint(advice), 0);
             let record = Record {
                 op: Op::Hint(advice),
@@ -275,7 +267,6 @@ impl Follow {
     }
 
     /// The file of a call, from page cache events or from the first pass. If they contradict the description, it is corrected.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a call")]
     fn bind(
         &mut self,
         thread: u32,
@@ -284,13 +275,12 @@ impl Follow {
         before: Description,
         seen: Option<CacheAccess>,
         came: u64,
-        out: &mut VecDeque<Item>,
     ) -> Option<u32> {
         let learned = self.known.get(&open).copied();
         let learned = learned.filter(|place| asked.op == Op::Read || self.may_be_recorded(*place));
         let file = before
             .name
-            .or_else(|| learned.map(|place| self.file(place, out)));
+            .or_else(|| learned.map(|place| self.file(place)));
         let Some(seen) = seen.filter(|_| asked.op == Op::Read) else {
             // A read of a page cache file causes a lookup for every byte: a call that returned bytes without one read
             // another file.
@@ -302,7 +292,7 @@ impl Follow {
             }
             return file.filter(|_| !other);
         };
-        let number = self.file(seen.place, out);
+        let number = self.file(seen.place);
         self.paged.insert(number);
         self.learned.entry(open).or_insert(seen.place);
         // The lookups of a read's first pages are not reported if it had to wait for a later page.

@@ -149,6 +149,8 @@ struct Strace {
     /// Records in the order of their calls; `None` if the call is still unfinished.
     held: HeldRecords<Option<Record>>,
     left_out: LeftOut,
+    /// Items of the line.
+    out: VecDeque<Item>,
 }
 
 impl Lines for Strace {
@@ -167,12 +169,14 @@ impl Lines for Strace {
             _ => return Err(TIMES),
         }
         let entry = text::entry(prefix.rest).ok_or(CUT)?;
-        self.entry(prefix.pid, self.now_ns, entry, out)
-            .map(|()| true)
+        let done = self.entry(prefix.pid, entry);
+        out.append(&mut self.out);
+        done.map(|()| true)
     }
 
     fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault> {
-        self.leave(true, out);
+        self.leave(true);
+        out.append(&mut self.out);
         Ok(())
     }
 }
@@ -191,38 +195,33 @@ impl Strace {
             unfinished_bytes: 0,
             held: HeldRecords::default(),
             left_out,
+            out: VecDeque::new(),
         }
     }
 
     /// Processes an entry of a thread; the time counts from the first entry.
-    fn entry(
-        &mut self,
-        thread: u32,
-        at_ns: u64,
-        entry: StraceEntry<'_>,
-        out: &mut VecDeque<Item>,
-    ) -> Result<(), Fault> {
+    fn entry(&mut self, thread: u32, entry: StraceEntry<'_>) -> Result<(), Fault> {
         if !self.tables.knows(thread) && entry != StraceEntry::Gone {
             self.first_seen(thread)?;
         }
         match entry {
-            StraceEntry::Call(name, text) => self.whole(thread, name, text, at_ns, out)?,
-            StraceEntry::Begun(name, text) => self.begun(thread, name, text, at_ns)?,
-            StraceEntry::Resumed(name, text) => self.resumed(thread, name, text, at_ns, out)?,
+            StraceEntry::Call(name, text) => self.whole(thread, name, text)?,
+            StraceEntry::Begun(name, text) => self.begun(thread, name, text)?,
+            StraceEntry::Resumed(name, text) => self.resumed(thread, name, text)?,
             StraceEntry::Gone => {
                 self.abandon(thread);
                 self.tables.exit(thread);
             }
             StraceEntry::Other => {}
         }
-        self.leave(false, out);
+        self.leave(false);
         Ok(())
     }
 
-    fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
+    fn leave(&mut self, all: bool) {
         while let Some((record, _)) = self.held.next(all) {
             match record {
-                Some(record) => out.push_back(Item::Record(record)),
+                Some(record) => self.out.push_back(Item::Record(record)),
                 None => self.left_out.count("calls that did not return"),
             }
         }
@@ -264,7 +263,7 @@ impl Strace {
         }
     }
 
-    fn begun(&mut self, thread: u32, name: &[u8], text: &[u8], at_ns: u64) -> Result<(), Fault> {
+    fn begun(&mut self, thread: u32, name: &[u8], text: &[u8]) -> Result<(), Fault> {
         self.abandon(thread);
         let Some(call) = Call::of(name) else {
             return Ok(());
@@ -289,7 +288,7 @@ impl Strace {
             UnfinishedCall {
                 call,
                 text: text.to_vec(),
-                at_ns,
+                at_ns: self.now_ns,
                 ticket,
                 begun: false,
             },
@@ -297,14 +296,7 @@ impl Strace {
         Ok(())
     }
 
-    fn resumed(
-        &mut self,
-        thread: u32,
-        name: &[u8],
-        rest: &[u8],
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) -> Result<(), Fault> {
+    fn resumed(&mut self, thread: u32, name: &[u8], rest: &[u8]) -> Result<(), Fault> {
         let Some(call) = Call::of(name) else {
             return Ok(());
         };
@@ -324,20 +316,14 @@ impl Strace {
         }
         before.text.extend_from_slice(rest);
         let began = (before.at_ns, before.ticket);
-        self.returned(thread, call, &before.text, began, Some(at_ns), out)
+        let ended = Some(self.now_ns);
+        self.returned(thread, call, &before.text, began, ended)
     }
 
-    fn whole(
-        &mut self,
-        thread: u32,
-        name: &[u8],
-        text: &[u8],
-        at_ns: u64,
-        out: &mut VecDeque<Item>,
-    ) -> Result<(), Fault> {
+    fn whole(&mut self, thread: u32, name: &[u8], text: &[u8]) -> Result<(), Fault> {
         self.abandon(thread);
         match Call::of(name) {
-            Some(call) => self.returned(thread, call, text, (at_ns, None), None, out),
+            Some(call) => self.returned(thread, call, text, (self.now_ns, None), None),
             None => Ok(()),
         }
     }
@@ -350,7 +336,6 @@ impl Strace {
         text: &[u8],
         (start_ns, ticket): (u64, Option<u64>),
         end_ns: Option<u64>,
-        out: &mut VecDeque<Item>,
     ) -> Result<(), Fault> {
         let arguments = Arguments::of(text).ok_or(CUT)?;
         let outcome = arguments.outcome().ok_or(CUT)?;
@@ -365,6 +350,6 @@ impl Strace {
             end_ns: took.or(end_ns).filter(|_| timed),
             ticket,
         };
-        self.done(&whole, out)
+        self.done(&whole)
     }
 }

@@ -13,7 +13,6 @@ use crate::error::Fault;
 use crate::follow::call::MAX_CALL_BYTES;
 use crate::follow::fds::Description;
 use foreread_core::event::Advice;
-use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -134,14 +133,14 @@ struct Extent {
 }
 
 impl Strace {
-    pub(super) fn done(&mut self, call: &Whole<'_>, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+    pub(super) fn done(&mut self, call: &Whole<'_>) -> Result<(), Fault> {
         let failed = call.outcome.value.is_none_or(|value| value < 0);
         let record = if call.call.is_data() {
             if failed {
                 self.left_out.count(FAILED);
                 None
             } else {
-                self.data(call, out)?
+                self.data(call)?
             }
         } else {
             if !failed {
@@ -319,11 +318,7 @@ impl Strace {
     }
 
     /// Handles calls that read, write or give hints.
-    fn data(
-        &mut self,
-        call: &Whole<'_>,
-        out: &mut VecDeque<Item>,
-    ) -> Result<Option<Record>, Fault> {
+    fn data(&mut self, call: &Whole<'_>) -> Result<Option<Record>, Fault> {
         let came = u64::try_from(call.outcome.value.unwrap_or(0)).unwrap_or(0);
         let arguments = &call.arguments;
         let (op, argument) = match call.call {
@@ -381,7 +376,7 @@ impl Strace {
             (_, None) => return Ok(self.pass(UNKNOWN)),
             _ => {}
         }
-        let (file, offset) = (self.file(name, out), offset.unwrap_or(0));
+        let (file, offset) = (self.file(name), offset.unwrap_or(0));
         Ok(Some(Record {
             op,
             open,
@@ -418,10 +413,11 @@ impl Strace {
     }
 
     /// The number of a file, whose item is emitted with its first record.
-    fn file(&mut self, name: u32, out: &mut VecDeque<Item>) -> u32 {
+    fn file(&mut self, name: u32) -> u32 {
         let slot = &mut self.files[name as usize];
         if let Name::Waiting(text) = slot {
-            out.push_back(Item::File(FileInfo::new(std::mem::take(text).into(), None)));
+            self.out
+                .push_back(Item::File(FileInfo::new(std::mem::take(text).into(), None)));
             *slot = Name::File(self.next_file);
             self.next_file += 1;
         }
