@@ -26,15 +26,7 @@ fn run(time_s: f64) -> RunResult {
         stats.source_reads = 77;
         stats.source_bytes = 5_096_000;
     });
-    RunResult {
-        time_s,
-        stats,
-        latency,
-        distinct_bytes: 4_096_000,
-        kernel: false,
-        late_p99_ns: None,
-        refault_bytes: None,
-    }
+    RunResult::new(time_s, stats, latency, 4_096_000)
 }
 
 /// The page of a workload and two policies of these names, and its JSON.

@@ -166,15 +166,7 @@ pub(crate) mod samples {
             stats.late_bytes = used / 10;
             stats.unused_bytes = ra - used;
         });
-        RunResult {
-            time_s,
-            stats,
-            latency,
-            distinct_bytes: 4_096_000,
-            kernel: false,
-            late_p99_ns: None,
-            refault_bytes: None,
-        }
+        RunResult::new(time_s, stats, latency, 4_096_000)
     }
 
     pub fn runs(policy: &str, times: &[f64], ra: u64, used: u64, source: u64) -> PolicyRuns {

@@ -331,12 +331,7 @@ fn sim_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
     let preset = presets::find(model).expect("a preset");
     let config = Config::new(PageSize::new(4096).expect("a page"), cache_bytes).bounded();
     let policy = PolicySpec::none();
-    let setup = simulator::Setup {
-        workload,
-        policy: &policy,
-        config,
-        host_ns_per_kib: preset.host_ns_per_kib,
-    };
+    let setup = simulator::Setup::new(workload, &policy, config, preset.host_ns_per_kib);
     simulator::run(&setup, preset.build(1))
 }
 

@@ -231,12 +231,9 @@ fn simulated(workload: &Workload, kib: u64, io_kib: u64, memory: Option<u64>) ->
     let policy = format!("linux-6.18:max={kib}K,io={io_kib}K,folios=on");
     let page = PageSize::new(4096).expect("a page");
     let device = presets::find("ssd-sata").expect("a preset");
-    let setup = simulator::Setup {
-        workload,
-        policy: &PolicySpec::parse(&policy).expect("a policy"),
-        config: device.config(page, memory.unwrap_or(1 << 40)),
-        host_ns_per_kib: device.host_ns_per_kib,
-    };
+    let policy = PolicySpec::parse(&policy).expect("a policy");
+    let config = device.config(page, memory.unwrap_or(1 << 40));
+    let setup = simulator::Setup::new(workload, &policy, config, device.host_ns_per_kib);
     simulator::run(&setup, device.build(1))
 }
 

@@ -60,12 +60,7 @@ fn simulate_with(replay: &Replay, policy: &str) -> RunResult {
     let config = Config::new(PageSize::new(PAGE).expect("a page size"), 64 << 20);
     let policy = foreread_history::parse_spec(policy).expect("a policy");
     let preset = presets::find("hdd-theory").expect("a preset");
-    let setup = simulator::Setup {
-        workload: &replay.workload,
-        policy: &policy,
-        config,
-        host_ns_per_kib: 0,
-    };
+    let setup = simulator::Setup::new(&replay.workload, &policy, config, 0);
     let result = simulator::run(&setup, preset.build(1));
     let (bound, ns) = (Bound::of(&replay.workload, preset, PAGE), ns(&result));
     assert!(bound.ns() <= ns, "{bound:?} of a run of {ns} ns");

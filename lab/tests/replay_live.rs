@@ -86,12 +86,7 @@ fn the_simulator_and_the_engine_count_the_same() {
         let real = engine(&path, &workload, "none").expect("readable");
         let config = Config::new(PageSize::new(PAGE).expect("a page size"), 4 << 20);
         let policy = PolicySpec::none();
-        let setup = simulator::Setup {
-            workload: &workload,
-            policy: &policy,
-            config,
-            host_ns_per_kib: 0,
-        };
+        let setup = simulator::Setup::new(&workload, &policy, config, 0);
         let simulated = simulator::run(&setup, presets::find("nvme").expect("a preset").build(1));
         let counts = |run: &RunResult| {
             let s = run.stats;

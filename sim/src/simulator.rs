@@ -33,7 +33,21 @@ pub struct Setup<'a> {
     pub host_ns_per_kib: u64,
 }
 
-impl Setup<'_> {
+impl<'a> Setup<'a> {
+    pub fn new(
+        workload: &'a Workload,
+        policy: &'a PolicySpec,
+        config: Config,
+        host_ns_per_kib: u64,
+    ) -> Setup<'a> {
+        Setup {
+            workload,
+            policy,
+            config,
+            host_ns_per_kib,
+        }
+    }
+
     /// Mappings belong to a kernel: if the policy maps pages around faults, the kernel's request queue is simulated,
     /// too.
     fn machine_config(&self) -> Config {
@@ -130,14 +144,11 @@ impl Sim<'_> {
         let Setup {
             workload, config, ..
         } = self.setup;
+        let distinct_bytes = workload.distinct_bytes(config.page.bytes());
+        let (time_s, stats) = (self.ended as f64 / 1e9, self.machine.stats());
         RunResult {
-            time_s: self.ended as f64 / 1e9,
-            stats: self.machine.stats(),
-            latency: self.latency,
-            distinct_bytes: workload.distinct_bytes(config.page.bytes()),
-            kernel: false,
-            late_p99_ns: None,
             refault_bytes: Some(self.refaults.bytes()),
+            ..RunResult::new(time_s, stats, self.latency, distinct_bytes)
         }
     }
 }
@@ -413,6 +424,26 @@ pub struct RunResult {
     pub late_p99_ns: Option<u64>,
     /// Bytes read again after eviction; only for a simulation.
     pub refault_bytes: Option<u64>,
+}
+
+impl RunResult {
+    /// The result of a run that foreread's own cache served.
+    pub fn new(
+        time_s: f64,
+        stats: Stats,
+        latency: Histogram<u64>,
+        distinct_bytes: u64,
+    ) -> RunResult {
+        RunResult {
+            time_s,
+            stats,
+            latency,
+            distinct_bytes,
+            kernel: false,
+            late_p99_ns: None,
+            refault_bytes: None,
+        }
+    }
 }
 
 // The page tables of the simulated processes.

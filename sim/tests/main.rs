@@ -32,11 +32,6 @@ fn simulate(
     device: Box<dyn Device>,
 ) -> RunResult {
     let policy = PolicySpec::parse(policy).expect("a policy");
-    let setup = Setup {
-        workload,
-        policy: &policy,
-        config,
-        host_ns_per_kib,
-    };
+    let setup = Setup::new(workload, &policy, config, host_ns_per_kib);
     run(&setup, device)
 }

@@ -113,12 +113,7 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let workload = Workload::single("eight passes", RESIDENT, 1, requests.collect());
     let preset = presets::find("nvme")?;
     let config = Config::new(page, RESIDENT);
-    let setup = Setup {
-        workload: &workload,
-        policy,
-        config,
-        host_ns_per_kib: preset.host_ns_per_kib,
-    };
+    let setup = Setup::new(&workload, policy, config, preset.host_ns_per_kib);
     let began = Instant::now();
     let result = simulator::run(&setup, preset.build(1));
     Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())

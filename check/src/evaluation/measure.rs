@@ -97,12 +97,7 @@ pub fn simulate(
         device,
         policy.info.page_bytes.unwrap_or(workload.page_bytes),
     );
-    let setup = Setup {
-        workload,
-        policy,
-        config,
-        host_ns_per_kib: device.preset.host_ns_per_kib,
-    };
+    let setup = Setup::new(workload, policy, config, device.preset.host_ns_per_kib);
     let mut watcher = Watcher::new(
         config.page.bytes(),
         workloads::antagonist(&key.cell.workload),

@@ -110,12 +110,7 @@ impl<'a> Search<'a> {
             .then(|| Future::of(setup.workload, page, most, Order::Jobs, cost_of))
             .flatten();
         let (policy, host_ns_per_kib) = (PolicySpec::none(), setup.preset.host_ns_per_kib);
-        let idle = simulator::Setup {
-            workload: setup.workload,
-            policy: &policy,
-            config: setup.config,
-            host_ns_per_kib,
-        };
+        let idle = simulator::Setup::new(setup.workload, &policy, setup.config, host_ns_per_kib);
         let best = simulator::run(&idle, setup.preset.build(setup.seed));
         let left = (MAX_COST * cost(&best)).max(MIN_EVENTS);
         Some(Search {
@@ -360,18 +355,10 @@ impl<'a> Oracle<'a> {
             self.scheduler.is_finished(),
             "a job of the oracle never ended"
         );
-        RunResult {
-            time_s: self.ended_at as f64 / 1e9,
-            stats: self.stats,
-            latency: self.latency,
-            distinct_bytes: self
-                .setup
-                .workload
-                .distinct_bytes(self.setup.config.page.bytes()),
-            kernel: false,
-            late_p99_ns: None,
-            refault_bytes: None,
-        }
+        let page_bytes = self.setup.config.page.bytes();
+        let distinct_bytes = self.setup.workload.distinct_bytes(page_bytes);
+        let time_s = self.ended_at as f64 / 1e9;
+        RunResult::new(time_s, self.stats, self.latency, distinct_bytes)
     }
 
     fn next_time(&self) -> Option<u64> {

@@ -73,12 +73,12 @@ impl Model {
         OnPage { policy, page }: OnPage<'a>,
         run: &Run<'a>,
     ) -> simulator::Setup<'a> {
-        simulator::Setup {
-            workload: run.workload,
+        simulator::Setup::new(
+            run.workload,
             policy,
-            config: self.preset.config(page, run.cache_bytes),
-            host_ns_per_kib: self.preset.host_ns_per_kib,
-        }
+            self.preset.config(page, run.cache_bytes),
+            self.preset.host_ns_per_kib,
+        )
     }
 }
 
