@@ -16,6 +16,7 @@ pub mod rules;
 pub mod verdict;
 
 use fix::{DiskToFix, FixOutcome};
+use foreread_lab::glance::Unmeasured;
 use foreread_lab::probe::today;
 use foreread_lab::verdict::Standing;
 use foreread_lab::verdict::disk::{DiskLook, SettingLimits};
@@ -23,7 +24,7 @@ use foreread_os::failure::Failure;
 use foreread_os::host::{DiskCounters, Host, KernelVersion};
 use foreread_report::number::{percent, size};
 use look::DeviceFacts;
-use measure::{Measurement, measure};
+use measure::measure;
 use pins::{Pin, Settings};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -124,16 +125,16 @@ fn examine_devices(
         let has_time = !options.devices.is_empty() || began.elapsed() < LAST_MEASURED;
         if options.may_measure && is_asked && has_time && measured < MAX_MEASURED {
             match measure(host, &facts, limits) {
-                Measurement::Look(look) => {
+                Ok(Some(look)) => {
                     verdict = judged(&look);
                     measured += 1;
                 }
-                Measurement::Busy => verdict = verdict.busy(),
-                Measurement::Failed(why) => {
+                Err(Unmeasured::Busy) => verdict = verdict.busy(),
+                Err(Unmeasured::Failed(why)) => {
                     let name = &facts.device.name;
                     notes.push(format!("{name} was not measured: {why}"));
                 }
-                Measurement::Not => {}
+                Ok(None) => {}
             }
         }
         examined.push(ExaminedDevice {

@@ -20,7 +20,7 @@ pub(crate) mod watched;
 
 use crate::live;
 use crate::live::LiveError;
-use crate::replay::Replay;
+use crate::replay::{Mode, Replay};
 use crate::report::row::NOTE_OF_PAGES;
 use crate::report::{PolicyRuns, RowKind, SpanCut, Table};
 pub use error::CompareError;
@@ -197,6 +197,9 @@ fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
     Ok(())
 }
 
+/// Why a replay in mode open has no oracle.
+const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it shows the shortest total time, but in this mode each read starts at its recorded time";
+
 /// A planned table.
 struct Case<'a> {
     plan: &'a ComparePlan,
@@ -275,9 +278,20 @@ impl<'a> Case<'a> {
             });
         }
         let unset = case.page_for(&PolicySpec::none(), natural)?;
-        let (rows, note) = target.rows(plan, workload.pace(), unset);
-        case.rows.extend(rows);
-        case.notes.extend(note.map(ToString::to_string));
+        for &(policy, kind, page) in &place.own {
+            let page = PageSize::new(page).unwrap_or(unset);
+            case.add(policy, kind, page);
+        }
+        case.notes.extend(place.own_note.map(ToString::to_string));
+        let wants_oracle = plan.oracle != OracleRow::Usual || plan.policies.is_empty();
+        if place.is_simulated && wants_oracle {
+            match workload.pace() {
+                Some(pace) if pace.mode == Mode::Open => {
+                    case.notes.push(ORACLE_IS_OF_TIME.to_string());
+                }
+                _ => case.add(limits::ORACLE, RowKind::Oracle, unset),
+            }
+        }
         if let Some(asked) = plan.cache_bytes {
             // librbd has its own cache.
             let ours = case.rows.iter();
@@ -289,6 +303,14 @@ impl<'a> Case<'a> {
             }
         }
         Ok(case)
+    }
+
+    fn add(&mut self, policy: &str, kind: RowKind, page: PageSize) {
+        self.rows.push(Row {
+            policy: policy.to_string(),
+            read_by: ReadBy::Own(kind),
+            page,
+        });
     }
 
     fn workload(&self, run: u32) -> Result<Cow<'a, Workload>, CompareError> {

@@ -30,28 +30,22 @@ const MAX_LOOK: Duration = Duration::from_millis(200);
 /// Most files that are tried, the largest first.
 const MAX_FILES: usize = 4;
 
-/// The measured costs of a device, or the reason why it was not measured.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Measurement {
-    Look(DiskLook),
-    /// The disk is in heavy use, or other programs disturbed the measurement.
-    Busy,
-    Failed(String),
-    /// Its kind or its size does not permit it, or this user may read nothing on it.
-    Not,
-}
-
-pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measurement {
+/// Measures the costs of a device. Returns `None` if its kind or its size does not permit it, or if this user may read nothing on it.
+pub fn measure(
+    host: &Host,
+    facts: &DeviceFacts,
+    limits: SettingLimits,
+) -> Result<Option<DiskLook>, Unmeasured> {
     let is_for_it = matches!(
         facts.kind,
         StorageKind::Disk | StorageKind::Loop | StorageKind::Mapped | StorageKind::Md
     );
     if !is_for_it || !facts.has_bytes() {
-        return Measurement::Not;
+        return Ok(None);
     }
     let kept = DiskLook::kept(&facts.device.name, facts.device.read_ahead, limits);
-    if let Some(look) = kept {
-        return Measurement::Look(look);
+    if kept.is_some() {
+        return Ok(kept);
     }
     let counters = || host.disk_counters(&facts.device.name);
     let before = counters();
@@ -59,7 +53,7 @@ pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measu
     if let (Some(before), Some(now)) = (before, counters()) {
         let busy_ms = now.busy_ms.saturating_sub(before.busy_ms);
         if busy_ms > MAX_BUSY_MS || now.in_flight > MAX_IN_FLIGHT {
-            return Measurement::Busy;
+            return Err(Unmeasured::Busy);
         }
     }
     // sysfs has '!' for the '/' of a node.
@@ -77,17 +71,15 @@ pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measu
             claims,
             limits,
         ) {
-            Ok(Some(look)) => return Measurement::Look(look),
             Ok(None) => {}
-            Err(Unmeasured::Busy) => return Measurement::Busy,
             Err(Unmeasured::Failed(failure)) => drop(failed.get_or_insert(failure)),
+            measured => return measured,
         }
     }
     let is_root = rustix::process::geteuid().is_root();
-    match failed.filter(|_| is_root) {
-        Some(failure) => Measurement::Failed(failure.to_string()),
-        None => Measurement::Not,
-    }
+    failed
+        .filter(|_| is_root)
+        .map_or(Ok(None), |failure| Err(failure.into()))
 }
 
 /// Large files on a disk, the largest first: in the current folder, then in the places where the disk is mounted, folder by

@@ -21,7 +21,7 @@ use super::{
     SCRATCH_MODEL, SPAN_BYTES,
 };
 use crate::live::{self, LiveError, Pace};
-use crate::report::{ReplayPace, RowKind};
+use crate::report::RowKind;
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread::source::{Defaults, Source, SourceName};
 use foreread::{Readahead, Storage};
@@ -148,6 +148,9 @@ pub struct Description {
     pub defaults: Defaults,
     /// Whether a note says which of them differ from the published values.
     pub notes_defaults: bool,
+    /// Rows that only this kind of target has, each with its page size, and a note about them. A model's oracle is not among them.
+    pub own: Vec<(&'static str, RowKind, u64)>,
+    pub own_note: Option<&'static str>,
 }
 
 impl Description {
@@ -167,6 +170,8 @@ impl Description {
             has_folios: false,
             defaults,
             notes_defaults: true,
+            own: Vec::new(),
+            own_note: None,
         }
     }
 
@@ -296,20 +301,9 @@ const MIN_COUNT: u64 = 32;
 pub trait Target {
     fn describe(&self) -> &Description;
 
-    /// The rows that only this kind of target has, and a note about them. `unset` is the page size of a policy that needs no
-    /// particular one.
-    fn rows(
-        &self,
-        _plan: &ComparePlan,
-        _pace: Option<ReplayPace>,
-        _unset: PageSize,
-    ) -> (Vec<Row>, Option<&'static str>) {
-        (Vec::new(), None)
-    }
-
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError>;
 
-    /// Runs one of [`Target::rows`]. Returns `None` if it needs too much.
+    /// Runs one of [`Description::own`]. Returns `None` if it needs too much.
     fn run_own(&self, row: &Row, _run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
         unreachable!("there is no row {} here", row.policy)
     }

@@ -1,12 +1,11 @@
 //! A file or a block device, read with direct I/O so that the page cache is bypassed. In addition to the rows for
 //! policies, its table has a row for the kernel's page cache.
 
-use super::{CompareOn, Description, OnPage, ReadBy, Row, Run, Target, TargetName, engine};
-use crate::compare::{CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SPAN_BYTES};
+use super::{CompareOn, Description, OnPage, Row, Run, Target, TargetName, engine};
+use crate::compare::{CompareError, SCRATCH_RUNS, SCRATCH_SPAN_BYTES};
 use crate::live::{self, LiveError, Pace, Scratch};
-use crate::report::{ReplayPace, RowKind};
+use crate::report::RowKind;
 use foreread::source::{self, Defaults, SourceName};
-use foreread_core::units::PageSize;
 use foreread_os::failure::Failure;
 use foreread_os::open::look;
 use foreread_sim::device::custom;
@@ -151,6 +150,7 @@ impl OnFile {
                 .metadata()
                 .is_ok_and(|meta| meta.file_type().is_block_device()),
             notes_defaults: false,
+            own: vec![("kernel", RowKind::Kernel, 4096)],
             ..Description::new(
                 format!("file:{name}"),
                 format!("{folder}{how}, {kernel}"),
@@ -169,20 +169,6 @@ impl OnFile {
 impl Target for OnFile {
     fn describe(&self) -> &Description {
         &self.about
-    }
-
-    fn rows(
-        &self,
-        _plan: &ComparePlan,
-        _pace: Option<ReplayPace>,
-        unset: PageSize,
-    ) -> (Vec<Row>, Option<&'static str>) {
-        let kernel = Row {
-            policy: "kernel".to_string(),
-            read_by: ReadBy::Own(RowKind::Kernel),
-            page: PageSize::new(4096).unwrap_or(unset),
-        };
-        (vec![kernel], None)
     }
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {

@@ -1,20 +1,15 @@
 //! A device model, in virtual time. In addition to the rows for policies, its table has a row for the oracle (perfect foresight).
 
-use super::{CompareOn, Description, OnPage, ReadBy, Row, Run, Target, TargetName};
-use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
-use crate::replay::Mode;
-use crate::report::{ReplayPace, RowKind};
+use super::{CompareOn, Description, OnPage, Row, Run, Target, TargetName};
+use crate::compare::{CompareError, MODEL_RUNS};
 use foreread::source::{Defaults, SourceName};
 use foreread_core::units::PageSize;
 use foreread_os::failure::Failure;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::Preset;
-use foreread_sim::limits::{self, bound::Bound, oracle};
+use foreread_sim::limits::{bound::Bound, oracle};
 use foreread_sim::simulator::{self, RunResult, Watch};
 use std::sync::Arc;
-
-/// Why a replay in mode open has no oracle.
-const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it shows the shortest total time, but in this mode each read starts at its recorded time";
 
 /// Finds a device model by its name.
 pub fn model(name: &str) -> Result<CompareOn, CompareError> {
@@ -85,26 +80,6 @@ impl Model {
 impl Target for Model {
     fn describe(&self) -> &Description {
         &self.about
-    }
-
-    fn rows(
-        &self,
-        plan: &ComparePlan,
-        pace: Option<ReplayPace>,
-        unset: PageSize,
-    ) -> (Vec<Row>, Option<&'static str>) {
-        if plan.oracle == OracleRow::Usual && !plan.policies.is_empty() {
-            return (Vec::new(), None);
-        }
-        if pace.is_some_and(|pace| pace.mode == Mode::Open) {
-            return (Vec::new(), Some(ORACLE_IS_OF_TIME));
-        }
-        let oracle = Row {
-            policy: limits::ORACLE.to_string(),
-            read_by: ReadBy::Own(RowKind::Oracle),
-            page: unset,
-        };
-        (vec![oracle], None)
     }
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {

@@ -2,12 +2,10 @@
 //! a new connection for each run would not empty the caches of the storage. In addition to the rows for policies, the table of an RBD image
 //! has rows for librbd.
 
+#[cfg(feature = "rbd")]
+use super::Row;
 use super::{CompareOn, Description, OnPage, Run, Target, TargetName, engine};
-#[cfg(feature = "rbd")]
-use super::{ReadBy, Row};
 use crate::compare::CompareError;
-#[cfg(feature = "rbd")]
-use crate::compare::ComparePlan;
 use crate::live::{LiveError, Pace};
 use foreread::OpenError;
 use foreread::source::{self, Source, SourceName};
@@ -15,11 +13,7 @@ use foreread_os::failure::Failure;
 use foreread_sim::simulator::RunResult;
 use std::sync::Arc;
 #[cfg(feature = "rbd")]
-use {
-    crate::live::librbd,
-    crate::report::{ReplayPace, RowKind},
-    foreread_core::units::PageSize,
-};
+use {crate::live::librbd, crate::report::RowKind};
 
 /// The note about the rows of librbd.
 #[cfg(feature = "rbd")]
@@ -71,6 +65,11 @@ impl OnSource {
             pace: Pace::of(&*source),
             ..Description::new(shown, about, source.size(), source.defaults())
         };
+        #[cfg(feature = "rbd")]
+        let about = match name.scheme() == "rbd" {
+            true => with_librbd(about),
+            false => about,
+        };
         OnSource {
             name,
             source,
@@ -79,28 +78,19 @@ impl OnSource {
     }
 }
 
+#[cfg(feature = "rbd")]
+fn with_librbd(about: Description) -> Description {
+    let row = |peer: &librbd::Peer| (peer.name, RowKind::Librbd, librbd::PAGE_BYTES);
+    Description {
+        own: librbd::PEERS.iter().map(row).collect(),
+        own_note: Some(LIBRBD_ROWS),
+        ..about
+    }
+}
+
 impl Target for OnSource {
     fn describe(&self) -> &Description {
         &self.about
-    }
-
-    #[cfg(feature = "rbd")]
-    fn rows(
-        &self,
-        _plan: &ComparePlan,
-        _pace: Option<ReplayPace>,
-        unset: PageSize,
-    ) -> (Vec<Row>, Option<&'static str>) {
-        if self.name.scheme() != "rbd" {
-            return (Vec::new(), None);
-        }
-        let page = PageSize::new(librbd::PAGE_BYTES).unwrap_or(unset);
-        let row = |peer: &librbd::Peer| Row {
-            policy: peer.name.to_string(),
-            read_by: ReadBy::Own(RowKind::Librbd),
-            page,
-        };
-        (librbd::PEERS.iter().map(row).collect(), Some(LIBRBD_ROWS))
     }
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
