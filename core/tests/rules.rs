@@ -350,44 +350,10 @@ fn what_a_policy_gives_up_leaves_at_once() {
     world.check_idle();
 }
 
-/// A policy that has second thoughts within one read.
-struct SecondThoughts;
+/// A policy that plans eight pages at each read, and is asked again at each miss.
+struct Twice(fn(&Ask<'_>, &mut Answer));
 
-impl Policy for SecondThoughts {
-    fn wants(&self) -> Wants {
-        Wants::READ
-    }
-
-    fn on_read(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
-        answer.read(10 * PAGE, 8 * PAGE, None);
-    }
-
-    fn on_miss(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
-        answer.drop.push(ByteRange::between(12 * PAGE, 13 * PAGE));
-    }
-}
-
-static SECOND_THOUGHTS: Info = test_policy(
-    "second-thoughts",
-    "plans eight pages and gives up one of them",
-    |_| Box::new(SecondThoughts),
-);
-
-/// A page that was planned in the same event is in flight, too: it goes with the fetch that was to bring it.
-#[test]
-fn recent_plans_can_be_dropped() {
-    let mut world = World::of(PolicySpec::of(&SECOND_THOUGHTS), config(64), 100 * PAGE);
-    world.read(0, PAGE);
-    world.settle();
-    let cached = |page: u64| world.machine.cache().is_cached(FILE, page);
-    assert!(cached(0) && !cached(12) && world.machine.stats().doomed_fetches == 1);
-    world.check_idle();
-}
-
-/// A policy that plans as much again as it has planned and not sent.
-struct Doubler;
-
-impl Policy for Doubler {
+impl Policy for Twice {
     fn wants(&self) -> Wants {
         Wants {
             meter: true,
@@ -400,25 +366,46 @@ impl Policy for Doubler {
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        answer.read(40 * PAGE, ask.source.unread_bytes, None);
+        (self.0)(ask, answer);
     }
 }
+
+static SECOND_THOUGHTS: Info = test_policy(
+    "second-thoughts",
+    "plans eight pages and gives up one of them",
+    |_| {
+        Box::new(Twice(|_, answer| {
+            answer.drop.push(ByteRange::between(12 * PAGE, 13 * PAGE))
+        }))
+    },
+);
 
 static DOUBLER: Info = test_policy(
     "doubler",
     "plans eight pages, and as many as those that are unread",
-    |_| Box::new(Doubler),
+    |_| {
+        Box::new(Twice(|ask, answer| {
+            answer.read(40 * PAGE, ask.source.unread_bytes, None)
+        }))
+    },
 );
 
-/// A policy that is asked twice in one event sees what its first answer has planned: a bound on waste counts it.
+/// A page that was planned in the same event is in flight, too: it goes with the fetch that was to bring it. A policy that is asked twice in
+/// one event sees what its first answer has planned: a bound on waste counts it.
 #[test]
-fn recently_planned_bytes_are_unread() {
-    let mut world = World::of(PolicySpec::of(&DOUBLER), config(64), 100 * PAGE);
-    world.read(0, PAGE);
-    world.settle();
-    let cached = |page: u64| world.machine.cache().is_cached(FILE, page);
-    assert!(cached(17) && cached(47) && !cached(48));
-    world.check_idle();
+fn recent_plans_are_in_flight_and_unread() {
+    for (policy, cached, absent, doomed) in [
+        (&SECOND_THOUGHTS, [0, 0], 12, 1),
+        (&DOUBLER, [17, 47], 48, 0),
+    ] {
+        let mut world = World::of(PolicySpec::of(policy), config(64), 100 * PAGE);
+        world.read(0, PAGE);
+        world.settle();
+        let is_cached = |page: u64| world.machine.cache().is_cached(FILE, page);
+        assert!(cached.into_iter().all(is_cached) && !is_cached(absent));
+        assert_eq!(world.machine.stats().doomed_fetches, doomed);
+        world.check_idle();
+    }
 }
 
 /// A hint without a length reaches to the end of the file, whatever the policy.

@@ -86,6 +86,10 @@ fn one_mount_for_all_pods_outlives_the_plugin() {
         fs::read_dir(plugin.path("state")).expect("there").count(),
         0
     );
+    ended(&plugin);
+}
+
+fn ended(plugin: &Plugin) {
     let text = plugin.text("volume");
     wait_until("the end of the mount's process", || {
         plugin.servers(&text).is_empty()
@@ -140,10 +144,7 @@ fn a_mount_that_a_killed_plugin_has_begun_is_taken() {
     drop(begun.stdin.take());
     begun.wait().expect("ended");
     plugin.unmount(&volume);
-    let text = plugin.text("volume");
-    wait_until("the end of the mount's process", || {
-        plugin.servers(&text).is_empty()
-    });
+    ended(&plugin);
 }
 
 #[test]

@@ -80,63 +80,35 @@ fn every_cut_is_an_error() {
 fn damaged_plans_are_refused_with_their_line() {
     let whole = text(&sample());
     let long = "a".repeat(40_970);
-    for (from, to, expected) in [
-        (
-            " 1",
-            " 2",
-            "this plan has version 2, and this build reads version 1",
-        ),
-        (
-            " 1",
-            " 18446744073709551617",
-            "has version 18446744073709551617,",
-        ),
-        ("foreread-plan 1", "#!/bin/sh", "this is not a plan"),
-        ("files: 2", "files: 99999999999", "or too many"),
-        (
-            "files: 2",
-            "files: 3",
-            "this line does not describe a file of a plan",
-        ),
-        (
-            "ranges: 3",
-            "ranges: 2",
-            "more lines than its header announces",
-        ),
-        (
-            "ranges: 3",
-            "ranges: 4",
-            "this line does not describe a range of a plan",
-        ),
-        ("ranges: 3", "ranges: -1", "or too many"),
-        (
-            "r 0 0 6",
-            "r 2 0 6",
-            "refers to a file that is not in the plan",
-        ),
-        ("r 0 0 65536", "r 0 0 1048577", "outside its file"),
-        ("0 65536", "18446744073709551615 2", "outside its file"),
-        ("r 0 0 65536", "r 0 0 0", "the range is empty"),
-        (
-            "0 65536",
-            "0 99999999999999999999999",
-            "does not describe a range of a plan",
-        ),
-        ("8191 2 0 0", "8191 2 1 0", "depends on a later one"),
-        (
-            "f 1048576",
-            "f 9223372036854775808",
-            "does not describe a file of a plan",
-        ),
-        ("/usr/lib/a.so", "%00", "does not describe a file of a plan"),
-        (
-            "/usr/lib/a.so",
-            &long[..4097],
-            "does not describe a file of a plan",
-        ),
+    let no_file = "does not describe a file of a plan";
+    let table = [
+        " 1 |  2 | this plan has version 2, and this build reads version 1",
+        " 1 |  18446744073709551617 | has version 18446744073709551617,",
+        "foreread-plan 1 | #!/bin/sh | this is not a plan",
+        "files: 2 | files: 99999999999 | or too many",
+        "files: 2 | files: 3 | this line does not describe a file of a plan",
+        "ranges: 3 | ranges: 2 | more lines than its header announces",
+        "ranges: 3 | ranges: 4 | this line does not describe a range of a plan",
+        "ranges: 3 | ranges: -1 | or too many",
+        "r 0 0 6 | r 2 0 6 | refers to a file that is not in the plan",
+        "r 0 0 65536 | r 0 0 1048577 | outside its file",
+        "0 65536 | 18446744073709551615 2 | outside its file",
+        "r 0 0 65536 | r 0 0 0 | the range is empty",
+        "0 65536 | 0 99999999999999999999999 | does not describe a range of a plan",
+        "8191 2 0 0 | 8191 2 1 0 | depends on a later one",
+        "f 1048576 | f 9223372036854775808 | does not describe a file of a plan",
+        "/usr/lib/a.so | %00 | does not describe a file of a plan",
+        "runs: 2 | runs 2 | a line without a key",
+    ];
+    let rows = table.map(|row| {
+        let cells = Vec::from_iter(row.split(" | "));
+        (cells[0], cells[1], cells[2])
+    });
+    let long = [
+        ("/usr/lib/a.so", &long[..4097], no_file),
         ("/usr/lib/a.so", &long[..], "a line is too long"),
-        ("runs: 2", "runs 2", "a line without a key"),
-    ] {
+    ];
+    for (from, to, expected) in rows.into_iter().chain(long) {
         assert!(whole.contains(from), "{from}");
         let got = error(&whole.replacen(from, to, 1));
         assert!(got.contains(expected), "{from} -> {to}: {got}");

@@ -15,24 +15,24 @@ use foreread_sim::device::presets::{PRESETS, Preset, find};
 use foreread_sim::rng::Rng;
 use foreread_sim::stats::Summary;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Figure {
-    /// Random reads of `bytes` for each second, `depth` at once.
-    ReadsPerS {
-        bytes: u64,
-        depth: usize,
-        value: f64,
-    },
-    /// Milliseconds of a random read of `bytes` alone: the mean.
-    MeanMs { bytes: u64, value: f64 },
-    /// The same: the median.
-    MedianMs { bytes: u64, value: f64 },
-    /// 10^6 bytes for each second, reads of `bytes` in order from the start of the device, `depth` at once.
-    MbPerS {
-        bytes: u64,
-        depth: usize,
-        value: f64,
-    },
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    /// Random reads for each second.
+    ReadsPerS,
+    /// Milliseconds of a random read: the mean, or the median.
+    MeanMs,
+    MedianMs,
+    /// 10^6 bytes for each second, of reads in order from the start of the device.
+    MbPerS,
+}
+
+/// A published value of reads of `bytes`, `depth` at once.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    unit: Unit,
+    bytes: u64,
+    depth: usize,
+    value: f64,
 }
 
 /// Figures of one publication that a preset is compared with.
@@ -45,24 +45,25 @@ struct Cited {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-const fn reads_per_s(bytes: u64, depth: usize, value: f64) -> Figure {
-    Figure::ReadsPerS {
+const fn figure(unit: Unit, bytes: u64, depth: usize, value: f64) -> Figure {
+    Figure {
+        unit,
         bytes,
         depth,
         value,
     }
+}
+
+const fn reads_per_s(bytes: u64, depth: usize, value: f64) -> Figure {
+    figure(Unit::ReadsPerS, bytes, depth, value)
 }
 
 const fn mb_per_s(bytes: u64, depth: usize, value: f64) -> Figure {
-    Figure::MbPerS {
-        bytes,
-        depth,
-        value,
-    }
+    figure(Unit::MbPerS, bytes, depth, value)
 }
 
 const fn median_ms(bytes: u64, value: f64) -> Figure {
-    Figure::MedianMs { bytes, value }
+    figure(Unit::MedianMs, bytes, 1, value)
 }
 
 /// Every comparison, in the order of the presets.
@@ -72,10 +73,7 @@ static CITED: &[Cited] = &[
         publication: "Western Digital, Ultrastar DC HC310 OEM specification 1.4 (2018), 4.5.1, and its data sheet",
         figures: &[
             // 7.4 ms and half a turn, without the command's own time.
-            Figure::MeanMs {
-                bytes: 4 * KIB,
-                value: 7.4 + 4.16,
-            },
+            figure(Unit::MeanMs, 4 * KIB, 1, 7.4 + 4.16),
             mb_per_s(MIB, 2, 255.0),
         ],
     },
@@ -157,40 +155,25 @@ struct CitedRow {
 impl CitedRow {
     /// Model / published - 1.
     fn error(&self) -> f64 {
-        self.model / self.figure.value() - 1.0
+        self.model / self.figure.value - 1.0
     }
 }
 
 impl Figure {
-    fn value(self) -> f64 {
-        match self {
-            Figure::ReadsPerS { value, .. }
-            | Figure::MeanMs { value, .. }
-            | Figure::MedianMs { value, .. }
-            | Figure::MbPerS { value, .. } => value,
-        }
-    }
-
     fn of_model(self, preset: &Preset) -> f64 {
-        match self {
-            Figure::ReadsPerS { bytes, depth, .. } => {
-                let starts = random(preset, bytes, depth);
-                starts.len() as f64 / (run(preset, &starts, bytes, depth).1 as f64 / 1e9)
-            }
-            Figure::MeanMs { bytes, .. } => {
-                let times = run(preset, &random(preset, bytes, 1), bytes, 1).0;
-                times.iter().sum::<u64>() as f64 / times.len() as f64 / 1e6
-            }
-            Figure::MedianMs { bytes, .. } => {
-                let mut times = run(preset, &random(preset, bytes, 1), bytes, 1).0;
-                times.sort_unstable();
-                times[times.len() / 2] as f64 / 1e6
-            }
-            Figure::MbPerS { bytes, depth, .. } => {
-                let starts = Vec::from_iter((0..reads(bytes, depth)).map(|n| n * bytes));
-                let ns = run(preset, &starts, bytes, depth).1;
-                (bytes * starts.len() as u64) as f64 / ns as f64 * 1e3
-            }
+        let (bytes, depth) = (self.bytes, self.depth);
+        let starts = match self.unit {
+            Unit::MbPerS => Vec::from_iter((0..reads(bytes, depth)).map(|n| n * bytes)),
+            _ => random(preset, bytes, depth),
+        };
+        let (mut times, ns) = run(preset, &starts, bytes, depth);
+        times.sort_unstable();
+        let count = starts.len() as f64;
+        match self.unit {
+            Unit::ReadsPerS => count / (ns as f64 / 1e9),
+            Unit::MeanMs => times.iter().sum::<u64>() as f64 / count / 1e6,
+            Unit::MedianMs => times[times.len() / 2] as f64 / 1e6,
+            Unit::MbPerS => bytes as f64 * count / ns as f64 * 1e3,
         }
     }
 }

@@ -85,25 +85,16 @@ mod tests {
             4 * GIB,
             16 * GIB,
         ];
-        for (row, capacity) in first.into_iter().enumerate() {
-            let window = Some((4 * KIB) << row);
-            assert_eq!(Cap::First.bytes(capacity), window, "{capacity}");
-            assert_eq!(
-                Cap::First.bytes(4 * capacity - 1),
-                window,
-                "just below {}",
-                4 * capacity
-            );
-        }
-        for (row, capacity) in later.into_iter().enumerate() {
-            let window = Some((8 * KIB) << row);
-            assert_eq!(Cap::Later.bytes(capacity), window, "{capacity}");
-            assert_eq!(
-                Cap::Later.bytes(4 * capacity - 1),
-                window,
-                "just below {}",
-                4 * capacity
-            );
+        for (form, smallest, table) in [
+            (Cap::First, 4 * KIB, &first[..]),
+            (Cap::Later, 8 * KIB, &later[..]),
+        ] {
+            for (row, &capacity) in table.iter().enumerate() {
+                let window = Some(smallest << row);
+                assert_eq!(form.bytes(capacity), window, "{capacity}");
+                let next = 4 * capacity;
+                assert_eq!(form.bytes(next - 1), window, "just below {next}");
+            }
         }
     }
 

@@ -294,6 +294,16 @@ mod tests {
         ))
     }
 
+    /// The same with one cached folio at most.
+    fn beside(
+        shape: Shape,
+        cached: Option<(u64, u32)>,
+        end: u64,
+        window: (u64, u64, u64, u32),
+    ) -> String {
+        place(shape, &Folios::of(cached), end, window)
+    }
+
     /// Section 4.12: the folios of sequential reads from page 0 and from page 1000.
     #[test]
     fn folios_of_sequential_reads() {
@@ -318,79 +328,82 @@ mod tests {
         }
     }
 
-    /// The end of the file limits the folios; no folio is placed after it.
+    /// The end of the file limits the folios; no folio is placed after it. Without pages the order stays.
     #[test]
     fn the_end_of_the_file() {
-        let empty = Folios::default();
-        assert_eq!(place(ALL, &empty, 11, (4, 8, 8, 2)), "4:2m 8:1 10:0 o2");
-        assert_eq!(place(ALL, &empty, 11, (12, 4, 4, 4)), "o2");
-        assert_eq!(
-            place(ALL, &Folios::of([(0, 1)]), 11, (0, 0, 0, 2)),
-            "o2",
-            "no pages, and the order stays"
-        );
-        assert_eq!(
-            place(SINGLE, &empty, 11, (4, 8, 8, 2)),
-            "4:0 5:0 6:0 7:0 8:0 9:0 10:0 raw 4+7-8 o0"
-        );
-        assert_eq!(
-            place(SINGLE, &empty, 11, (8, 4, 2, 0)),
-            "8:0 9:0m 10:0 raw 8+3-2 o0"
-        );
-        assert_eq!(
-            place(SINGLE, &empty, 11, (8, 8, 3, 0)),
-            "8:0m 9:0 10:0 raw 8+3-3 o0"
-        );
-        assert_eq!(place(SINGLE, &empty, 11, (11, 4, 2, 0)), "o0");
+        for (shape, cached, window, folios) in [
+            (ALL, None, (4, 8, 8, 2), "4:2m 8:1 10:0 o2"),
+            (ALL, None, (12, 4, 4, 4), "o2"),
+            (ALL, Some((0, 1)), (0, 0, 0, 2), "o2"),
+            (
+                SINGLE,
+                None,
+                (4, 8, 8, 2),
+                "4:0 5:0 6:0 7:0 8:0 9:0 10:0 raw 4+7-8 o0",
+            ),
+            (SINGLE, None, (8, 4, 2, 0), "8:0 9:0m 10:0 raw 8+3-2 o0"),
+            (SINGLE, None, (8, 8, 3, 0), "8:0m 9:0 10:0 raw 8+3-3 o0"),
+            (SINGLE, None, (11, 4, 2, 0), "o0"),
+        ] {
+            assert_eq!(beside(shape, cached, 11, window), folios, "{window:?}");
+        }
     }
 
     /// A cached page ends the placement. The rest is read page by page, and a mark on a cached page is lost.
     #[test]
     fn what_is_cached() {
-        assert_eq!(
-            place(ALL, &Folios::of([(20, 0)]), END, (16, 8, 8, 4)),
-            "16:0 17:0 18:0 19:0 21:0 22:0 23:0 raw 16+8-8 o3".replace("16:0 ", "16:0m ")
-        );
-        assert_eq!(
-            place(ALL, &Folios::of([(21, 0)]), END, (16, 8, 8, 2)),
-            "16:2m 20:0 22:0 23:0 raw 20+4-8 o2"
-        );
-        assert_eq!(
-            place(ALL, &Folios::of([(17, 0)]), END, (16, 4, 1, 0)),
-            "16:0 18:0 19:0m raw 17+3-1 o0"
-        );
-        assert_eq!(
-            place(ALL, &Folios::of([(19, 0)]), END, (16, 4, 1, 0)),
-            "16:0 17:0 18:0 raw 19+1-1 o0"
-        );
-        assert_eq!(
-            place(SINGLE, &Folios::of([(18, 1)]), END, (16, 6, 4, 5)),
-            "16:0 17:0 20:0 21:0 raw 16+6-4 o0"
-        );
+        for (shape, cached, window, folios) in [
+            (
+                ALL,
+                (20, 0),
+                (16, 8, 8, 4),
+                "16:0m 17:0 18:0 19:0 21:0 22:0 23:0 raw 16+8-8 o3",
+            ),
+            (
+                ALL,
+                (21, 0),
+                (16, 8, 8, 2),
+                "16:2m 20:0 22:0 23:0 raw 20+4-8 o2",
+            ),
+            (ALL, (17, 0), (16, 4, 1, 0), "16:0 18:0 19:0m raw 17+3-1 o0"),
+            (ALL, (19, 0), (16, 4, 1, 0), "16:0 17:0 18:0 raw 19+1-1 o0"),
+            (
+                SINGLE,
+                (18, 1),
+                (16, 6, 4, 5),
+                "16:0 17:0 20:0 21:0 raw 16+6-4 o0",
+            ),
+        ] {
+            assert_eq!(
+                beside(shape, Some(cached), END, window),
+                folios,
+                "{cached:?}"
+            );
+        }
     }
 
     /// Blocks of four pages: whole blocks are read, starting with the block in which the window begins. If it is
     /// cached, nothing is read.
     #[test]
     fn smallest_folios() {
-        let empty = Folios::default();
-        assert_eq!(place(BLOCKS, &empty, END, (5, 8, 3, 0)), "4:2 8:2m 12:2 o2");
-        assert_eq!(
-            place(BLOCKS, &Folios::of([(4, 2)]), END, (5, 8, 3, 0)),
-            "o2"
-        );
-        assert_eq!(
-            place(BLOCKS, &Folios::of([(8, 2)]), END, (4, 8, 3, 0)),
-            "4:2 raw 8+4-3 o2"
-        );
-        let mut placed = Placement::default();
-        BLOCKS.fetch(&&empty, 6000, Raw::new(5338, 6, 0), &mut placed);
-        assert_eq!(told(&placed), "5336:2 5340:2 raw 5338+6-0 o0");
-        let mut placed = Placement::default();
-        BLOCKS.fetch(&&empty, END, Raw::new(100, 20, 10), &mut placed);
-        assert_eq!(
-            told(&placed),
-            "100:2 104:2 108:2 112:2m 116:2 raw 100+20-10 o0"
-        );
+        for (cached, window, folios) in [
+            (None, (5, 8, 3, 0), "4:2 8:2m 12:2 o2"),
+            (Some((4, 2)), (5, 8, 3, 0), "o2"),
+            (Some((8, 2)), (4, 8, 3, 0), "4:2 raw 8+4-3 o2"),
+        ] {
+            assert_eq!(beside(BLOCKS, cached, END, window), folios, "{cached:?}");
+        }
+        for (end, raw, folios) in [
+            (6000, Raw::new(5338, 6, 0), "5336:2 5340:2 raw 5338+6-0 o0"),
+            (
+                END,
+                Raw::new(100, 20, 10),
+                "100:2 104:2 108:2 112:2m 116:2 raw 100+20-10 o0",
+            ),
+        ] {
+            let mut placed = Placement::default();
+            BLOCKS.fetch(&&Folios::default(), end, raw, &mut placed);
+            assert_eq!(told(&placed), folios);
+        }
     }
 }

@@ -101,42 +101,38 @@ mod tests {
 
     #[test]
     fn a_scan_reads_what_was_mapped_and_touches_at_random_their_page() {
-        assert_eq!(
-            pages(&[(0, 16), (16, 32), (48, 16)]),
-            [16, 32, 16],
-            "in order, to the end"
-        );
-        assert_eq!(
-            pages(&[(5, 11), (19, 13)]),
-            [11, 13],
-            "from the middle, a few pages left out"
-        );
-        assert_eq!(
-            pages(&[(0, 32), (16, 16), (32, 16)]),
-            [16, 16, 16],
-            "less was mapped than thought"
-        );
-        assert_eq!(
-            pages(&[(0, 16), (1000, 16), (16, 16), (1016, 16)]),
-            [16; 4],
-            "two scans take turns"
-        );
-        assert_eq!(
-            pages(&[(5, 11), (900, 12), (433, 15)]),
-            [1, 1, 1],
-            "at random"
-        );
-        assert_eq!(
-            pages(&[(0, 16), (32, 16), (64, 16)]),
-            [1, 1, 1],
-            "a page in each 128 KiB"
-        );
-        assert_eq!(
-            pages(&[(48, 16), (32, 16), (16, 16)]),
-            [1, 1, 1],
-            "backward"
-        );
-        assert_eq!(pages(&[(7, 9), (7, 9)]), [1, 1], "the same page twice");
+        for (faults, read, what) in [
+            (
+                &[(0, 16), (16, 32), (48, 16)][..],
+                &[16, 32, 16][..],
+                "in order, to the end",
+            ),
+            (
+                &[(5, 11), (19, 13)],
+                &[11, 13],
+                "from the middle, a few pages left out",
+            ),
+            (
+                &[(0, 32), (16, 16), (32, 16)],
+                &[16; 3],
+                "less was mapped than thought",
+            ),
+            (
+                &[(0, 16), (1000, 16), (16, 16), (1016, 16)],
+                &[16; 4],
+                "two scans take turns",
+            ),
+            (&[(5, 11), (900, 12), (433, 15)], &[1; 3], "at random"),
+            (
+                &[(0, 16), (32, 16), (64, 16)],
+                &[1; 3],
+                "a page in each 128 KiB",
+            ),
+            (&[(48, 16), (32, 16), (16, 16)], &[1; 3], "backward"),
+            (&[(7, 9), (7, 9)], &[1; 2], "the same page twice"),
+        ] {
+            assert_eq!(pages(faults), read, "{what}");
+        }
     }
 
     #[test]
