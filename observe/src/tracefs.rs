@@ -206,6 +206,14 @@ impl EventFormat {
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
+
+    /// The fields with these names, which are separated by spaces; `None` if one is missing.
+    pub fn named(&self, names: &str) -> Option<Vec<Field>> {
+        names
+            .split(' ')
+            .map(|name| self.field(name).cloned())
+            .collect()
+    }
 }
 
 /// `unsigned long fd;    offset:16;    size:8;    signed:0;`

@@ -29,26 +29,26 @@ const BUFFER_KB: &str = "1024";
 /// Folios have fewer pages than 2 to the power of this.
 const MAX_ORDER: u64 = 32;
 
-const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
+const EVENTS: [(&str, TouchKind, &str); 4] = [
     (
         "filemap/mm_filemap_get_pages",
         TouchKind::Read,
-        &["s_dev", "i_ino", "index", "last_index"],
+        "s_dev i_ino index last_index",
     ),
     (
         "filemap/mm_filemap_map_pages",
         TouchKind::Mapped,
-        &["s_dev", "i_ino", "index", "last_index"],
+        "s_dev i_ino index last_index",
     ),
     (
         "filemap/mm_filemap_fault",
         TouchKind::Fault,
-        &["s_dev", "i_ino", "index", "index"],
+        "s_dev i_ino index index",
     ),
     (
         "filemap/mm_filemap_add_to_page_cache",
         TouchKind::Miss,
-        &["s_dev", "i_ino", "index", "order"],
+        "s_dev i_ino index order",
     ),
 ];
 
@@ -117,11 +117,7 @@ impl Tap {
             let Some(format) = instance.format(name)? else {
                 continue;
             };
-            let fields: Option<Vec<Field>> = fields
-                .iter()
-                .map(|field| format.field(field).cloned())
-                .collect();
-            if let Some(Ok(fields)) = fields.map(TryInto::try_into) {
+            if let Some(Ok(fields)) = format.named(fields).map(TryInto::try_into) {
                 known.push(TapEvent {
                     name,
                     id: format.id,

@@ -28,49 +28,41 @@ enum EventKind {
 }
 
 /// Each event with its fields, in the order of [`What`].
-const OTHERS: &[(&str, EventKind, &[&str])] = &[
+const OTHERS: &[(&str, EventKind, &str)] = &[
     (
         "filemap/mm_filemap_get_pages",
         EventKind::Pages,
-        &["s_dev", "i_ino", "index", "last_index"],
+        "s_dev i_ino index last_index",
     ),
     (
         "filemap/mm_filemap_map_pages",
         EventKind::Mapped,
-        &["s_dev", "i_ino", "index", "last_index"],
+        "s_dev i_ino index last_index",
     ),
     (
         "filemap/mm_filemap_fault",
         EventKind::Fault,
-        &["s_dev", "i_ino", "index"],
+        "s_dev i_ino index",
     ),
     (
         "filemap/mm_filemap_add_to_page_cache",
         EventKind::Folio,
-        &["s_dev", "i_ino", "index", "order"],
+        "s_dev i_ino index order",
     ),
-    (
-        "exceptions/page_fault_user",
-        EventKind::Address,
-        &["address"],
-    ),
+    ("exceptions/page_fault_user", EventKind::Address, "address"),
     (
         "exceptions/page_fault_kernel",
         EventKind::Address,
-        &["address"],
+        "address",
     ),
     (
         "iomap/iomap_dio_rw_begin",
         EventKind::Direct,
-        &["dev", "ino", "pos", "count", "isize", "ki_flags"],
+        "dev ino pos count isize ki_flags",
     ),
-    (
-        "task/task_newtask",
-        EventKind::Born,
-        &["pid", "clone_flags"],
-    ),
-    ("sched/sched_process_exit", EventKind::Gone, &["pid"]),
-    ("sched/sched_process_exec", EventKind::Exec, &["old_pid"]),
+    ("task/task_newtask", EventKind::Born, "pid clone_flags"),
+    ("sched/sched_process_exit", EventKind::Gone, "pid"),
+    ("sched/sched_process_exec", EventKind::Exec, "old_pid"),
 ];
 
 /// A folio of a single page says nothing that its page does not, and there may be one for every 4 KiB that is read. For block
@@ -140,12 +132,7 @@ impl Decoder {
         }
         for (name, kind, fields) in OTHERS {
             let format = instance.format(name)?;
-            let known = format.as_ref().and_then(|format| {
-                fields
-                    .iter()
-                    .map(|field| format.field(field).cloned())
-                    .collect::<Option<Vec<Field>>>()
-            });
+            let known = format.as_ref().and_then(|format| format.named(fields));
             let Some((format, fields)) = format.zip(known) else {
                 decoder.missing.push((*name).to_string());
                 continue;

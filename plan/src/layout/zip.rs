@@ -24,10 +24,10 @@ const LOCATOR_BYTES: u64 = 20;
 const END_64_BYTES: u64 = 56;
 /// Bytes before the end of the file that are searched for a directory that the end record does not locate.
 const MAX_SEARCHED_BYTES: u64 = 16 << 20;
-const MAX_COMMENT_BYTES: usize = 0xffff;
+const MAX_COMMENT_BYTES: usize = u16::MAX as usize;
 /// A field whose value is in the zip64 part.
-const ELSEWHERE_32: u64 = 0xffff_ffff;
-const ELSEWHERE_16: u64 = 0xffff;
+const ELSEWHERE_32: u64 = u32::MAX as u64;
+const ELSEWHERE_16: u64 = u16::MAX as u64;
 
 pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
     let size = source.size()?;
