@@ -17,8 +17,7 @@ mod verdict;
 
 use experiment::Experiments;
 use foreread_core::units::parse_size;
-use foreread_lab::compare::CompareError;
-use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::failure::Failure;
 use foreread_report::json;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
@@ -41,31 +40,12 @@ pub struct Options {
     pub instead: Vec<&'static Preset>,
 }
 
-/// The error if the tables cannot be computed; its message is one line.
-#[derive(Debug, thiserror::Error)]
-pub enum ReproduceError {
-    /// A requested item does not exist.
-    #[error("{0}")]
-    Asked(String),
-    /// An experiment was refused.
-    #[error("{0}")]
-    Compare(#[from] CompareError),
+/// An experiment or a value of a table is refused.
+fn asked(why: impl ToString) -> Failure {
+    Failure::input(why.to_string(), "", "")
 }
 
-impl From<ReproduceError> for Failure {
-    fn from(error: ReproduceError) -> Failure {
-        match error {
-            ReproduceError::Compare(error) => error.into(),
-            error @ ReproduceError::Asked(_) => Failure::of(FailureKind::Input, error),
-        }
-    }
-}
-
-fn asked(why: impl ToString) -> ReproduceError {
-    ReproduceError::Asked(why.to_string())
-}
-
-fn bytes(text: &str) -> Result<u64, ReproduceError> {
+fn bytes(text: &str) -> Result<u64, Failure> {
     parse_size(text).map_err(|error| asked(format!("{text}: {error:?}")))
 }
 
@@ -115,7 +95,7 @@ pub struct Reproduction {
 }
 
 /// Computes all figures in the tables of these papers.
-pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, ReproduceError> {
+pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, Failure> {
     let mut experiments = Experiments::new(options, progress);
     let mut tables: Vec<Table> = Vec::new();
     let asked_for = |paper: &&Paper| {
@@ -150,7 +130,7 @@ impl Row {
         paper: &Paper,
         figure: &Figure,
         experiments: &mut Experiments<'_>,
-    ) -> Result<Row, ReproduceError> {
+    ) -> Result<Row, Failure> {
         let id = figure.id(paper);
         let target = Target::parse(&figure.holds)
             .ok_or_else(|| asked(format!("{id}: '{}' is not a valid target", figure.holds)))?;

@@ -17,13 +17,14 @@
 
 use crate::compare::{self, CompareError, ComparePlan};
 use crate::report::{Report, Row};
-use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::failure::Failure;
 use foreread_os::threads::for_each_on;
 use foreread_report::progress::{Progress, Silent};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -106,28 +107,9 @@ impl ComparedCell {
 }
 
 /// The error for a file of cells that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot use the cells of {}: {what}; {remedy}", path.display())]
-pub struct CellFileError {
-    path: PathBuf,
-    what: String,
-    remedy: &'static str,
-}
-
-impl CellFileError {
-    pub fn new(path: &Path, what: impl Into<String>) -> CellFileError {
-        CellFileError {
-            path: path.to_path_buf(),
-            what: what.into(),
-            remedy: "name another file with --resume",
-        }
-    }
-}
-
-impl From<CellFileError> for Failure {
-    fn from(error: CellFileError) -> Failure {
-        Failure::of(FailureKind::Input, error)
-    }
+pub fn unusable(path: &Path, what: impl Display) -> Failure {
+    let place = format!("cannot use the cells of {}", path.display());
+    Failure::input(place, "", "name another file with --resume").because(what)
 }
 
 /// The file of finished cells. Only one process at a time can open the file, and it only appends lines.
@@ -141,8 +123,8 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
     /// Opens the file of finished cells, or creates it.
     /// Returns an error in the cases that the table of the module's documentation lists. A link, a pipe, and a file that another process
     /// has open are refused.
-    pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
-        let refused = |why: &str| CellFileError::new(path, why);
+    pub fn open(path: &Path) -> Result<CellFile<R>, Failure> {
+        let refused = |why: &str| unusable(path, why);
         let io = |error: std::io::Error| refused(&error.to_string());
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
@@ -196,11 +178,11 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
         self.known.get(key)
     }
 
-    fn append(&mut self, cell: &CellResult<R>) -> Result<(), CellFileError> {
+    fn append(&mut self, cell: &CellResult<R>) -> Result<(), Failure> {
         let written = self.file.write_all(cell.line().as_bytes());
-        written.map_err(|error| CellFileError {
-            remedy: "free some space, then run the same command",
-            ..CellFileError::new(&self.path, error.to_string())
+        written.map_err(|error| Failure {
+            remedy: "free some space, then run the same command".to_string(),
+            ..unusable(&self.path, error)
         })
     }
 }
@@ -225,7 +207,7 @@ pub fn run<R, E>(
 ) -> Result<Vec<Option<R>>, E>
 where
     R: Clone + Send + Serialize + DeserializeOwned,
-    E: From<CellFileError> + Send,
+    E: From<Failure> + Send,
 {
     let known = |key: &CellKey| file.as_ref()?.get(key).cloned();
     let mut results: Vec<Option<R>> = keys.iter().map(known).collect();
@@ -289,7 +271,7 @@ mod tests {
             let measured = std::sync::Mutex::new(Vec::new());
             let measure = |n| {
                 measured.lock().expect("no panic").push(n);
-                Ok::<_, CellFileError>(value(n))
+                Ok::<_, Failure>(value(n))
             };
             let stop = AtomicUsize::new(stop);
             let results = run(keys, Some(&mut file), threads, &measure, &stop, &mut Silent);
@@ -312,7 +294,7 @@ mod tests {
     fn an_error_ends_the_run() {
         let keys: Vec<CellKey> = (0..9).map(|seed| key("none", seed)).collect();
         let measure = |n: usize| match n {
-            2 => Err(CellFileError::new(Path::new("x"), "odd")),
+            2 => Err(unusable(Path::new("x"), "odd")),
             n => Ok(n as u64),
         };
         let go = AtomicUsize::new(0);

@@ -22,9 +22,9 @@ use crate::evaluation::{
     Cell, Design, Figures, Key, Report, Row, SCHEMA, Target, measure, targets,
 };
 use foreread_core::policy::SpecError;
-use foreread_lab::grid::{self, CellFile, CellFileError, CellKey};
+use foreread_lab::grid::{self, CellFile, CellKey};
 use foreread_lab::replay::Replay;
-use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::failure::Failure;
 use foreread_report::{names, progress::Progress};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -94,32 +94,8 @@ impl std::fmt::Display for CellFilter {
     }
 }
 
-/// The reason why the benchmark could not start, or could not continue.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// A policy that does not exist.
-    #[error("{0}")]
-    Policy(#[from] SpecError),
-    /// A filter that selects no cell.
-    #[error(
-        "no such cell: {filter} in the design {design}; foreread check bench policies --help says how cells are named"
-    )]
-    NoCell {
-        filter: String,
-        design: &'static str,
-    },
-    /// The file of finished runs.
-    #[error("{0}")]
-    Cells(#[from] CellFileError),
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Failure {
-        match error {
-            BenchError::Policy(error) => names::refused("policy", &error, "foreread list policies"),
-            error => Failure::of(FailureKind::Input, error),
-        }
-    }
+fn refused(error: SpecError) -> Failure {
+    names::refused("policy", &error, "foreread list policies")
 }
 
 #[derive(Clone, Debug)]
@@ -214,9 +190,9 @@ pub fn run(
     options: &BenchOptions,
     stop: &AtomicUsize,
     progress: &mut (dyn Progress + Send),
-) -> Result<Results, BenchError> {
+) -> Result<Results, Failure> {
     for policy in &options.judged {
-        opponents::build(policy, ANY_CAPACITY)?;
+        opponents::build(policy, ANY_CAPACITY).map_err(refused)?;
     }
     let keys = options.design.keys(cells(options)?, &options.judged);
     let recorded = Recorded::of(options);
@@ -224,7 +200,7 @@ pub fn run(
         .iter()
         .map(|key| recorded.cell_key(options, key))
         .collect();
-    let measure = |n: usize| Ok::<_, BenchError>(recorded.measure(&keys[n])?);
+    let measure = |n: usize| recorded.measure(&keys[n]).map_err(refused);
     let file = options.file.as_ref().map(|path| CellFile::open(path));
     let mut file = file.transpose()?;
     if let Some(file) = &file {
@@ -291,7 +267,7 @@ fn check_opponents(
     cell_keys: &[CellKey],
     options: &BenchOptions,
     recorded: &Recorded<'_>,
-) -> Result<(), BenchError> {
+) -> Result<(), Failure> {
     let mut shortest: BTreeMap<&str, (&Key, &Figures)> = BTreeMap::new();
     for (key, cell_key) in keys.iter().zip(cell_keys) {
         let Some(Some(figures)) = file.get(cell_key) else {
@@ -305,18 +281,18 @@ fn check_opponents(
         }
     }
     for (key, figures) in shortest.into_values() {
-        let again = recorded.measure(key)?;
+        let again = recorded.measure(key).map_err(refused)?;
         if again.as_ref() != Some(figures) {
             let now = again.map_or("not at all".to_string(), |f| format!("{} s", f.time_s));
             let (policy, cell, before) = (&key.policy, &key.cell, figures.time_s);
             let what = format!("{policy} in {cell} took {before} s, and now {now}");
-            return Err(CellFileError::new(file.path(), what).into());
+            return Err(grid::unusable(file.path(), what));
         }
     }
     Ok(())
 }
 
-fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
+fn cells(options: &BenchOptions) -> Result<Vec<Cell>, Failure> {
     let recordings = options.recordings.iter();
     let names = recordings.map(|replay| replay.workload.name.as_str());
     let mut cells = options.design.cells();
@@ -326,10 +302,10 @@ fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
     }
     let is_missing = |filter: &&CellFilter| !cells.iter().any(|cell| filter.matches(cell));
     if let Some(filter) = options.only.iter().find(is_missing) {
-        return Err(BenchError::NoCell {
-            filter: filter.to_string(),
-            design: options.design.name(),
-        });
+        let design = options.design.name();
+        let what = format!("no such cell: {filter} in the design {design}");
+        let remedy = "foreread check bench policies --help says how cells are named";
+        return Err(Failure::input(what, "", remedy));
     }
     let is_named = |cell: &Cell| options.only.iter().any(|filter| filter.matches(cell));
     cells.retain(|cell| options.only.is_empty() || is_named(cell));

@@ -12,8 +12,9 @@
 //! command, and `disk-2003+hit=50000` sets the time for a page from the drive's buffer to 50,000 ns.
 
 use super::published::{self, Experiment};
-use super::{Options, ReproduceError, asked, bytes, rules, sweep};
+use super::{Options, asked, bytes, rules, sweep};
 use foreread_lab::compare::{self, ComparePlan};
+use foreread_os::failure::Failure;
 use foreread_report::number::MB;
 use foreread_report::progress::Progress;
 use foreread_sim::device::alone_ns;
@@ -73,7 +74,7 @@ impl<'a> Experiments<'a> {
     }
 
     /// The value of an expression. `None` if it is undefined.
-    pub(super) fn value(&mut self, expression: &str) -> Result<Option<f64>, ReproduceError> {
+    pub(super) fn value(&mut self, expression: &str) -> Result<Option<f64>, Failure> {
         let mut value = Some(1.0);
         for (operator, term) in terms(expression) {
             let right = self.term(&term)?;
@@ -88,11 +89,11 @@ impl<'a> Experiments<'a> {
     }
 
     /// The difference between the two figures of a ratio.
-    pub(super) fn apart(&mut self, ratio: &str) -> Result<Option<f64>, ReproduceError> {
+    pub(super) fn apart(&mut self, ratio: &str) -> Result<Option<f64>, Failure> {
         self.value(&ratio.replacen(" / ", " - ", 1))
     }
 
-    fn term(&mut self, words: &[&str]) -> Result<Option<f64>, ReproduceError> {
+    fn term(&mut self, words: &[&str]) -> Result<Option<f64>, Failure> {
         if let [number] = words
             && let Ok(number) = number.parse()
         {
@@ -123,7 +124,7 @@ impl<'a> Experiments<'a> {
     }
 
     /// The device with this name and its changes, or its replacement.
-    fn device(&self, text: &str) -> Result<&'static Preset, ReproduceError> {
+    fn device(&self, text: &str) -> Result<&'static Preset, Failure> {
         let (name, changes) = text.split_once('+').unwrap_or((text, ""));
         let preset = match self.options.instead.iter().find(|p| p.name == name) {
             Some(other) => other,
@@ -144,7 +145,7 @@ impl<'a> Experiments<'a> {
         Ok(Box::leak(Box::new(Preset { model, ..*preset })))
     }
 
-    fn runs(&mut self, of: &Experiment) -> Result<&[RunResult], ReproduceError> {
+    fn runs(&mut self, of: &Experiment) -> Result<&[RunResult], Failure> {
         let key = format!("{of:?}");
         if !self.done.contains_key(&key) {
             let runs = self.run(of)?;
@@ -153,7 +154,7 @@ impl<'a> Experiments<'a> {
         Ok(&self.done[&key])
     }
 
-    fn run(&mut self, of: &Experiment) -> Result<Vec<RunResult>, ReproduceError> {
+    fn run(&mut self, of: &Experiment) -> Result<Vec<RunResult>, Failure> {
         let size = |text: &str| match text {
             "" => Ok(None),
             text => bytes(text).map(Some),
@@ -199,6 +200,6 @@ fn margin_s(runs: &[RunResult]) -> Option<f64> {
     (runs.len() > 1).then(|| SIGMAS * (squares / (n - 1.0) / n).sqrt())
 }
 
-fn unknown(words: &[&str]) -> ReproduceError {
+fn unknown(words: &[&str]) -> Failure {
     asked(format!("there is no experiment '{}'", words.join(" ")))
 }

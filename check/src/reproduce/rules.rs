@@ -5,11 +5,12 @@
 //!   neighbours, in pages   N   far   N+1   far   N+2        [Wu 2013]: "start RA on the 3rd read"
 //! ```
 
-use super::{ReproduceError, asked, bytes};
+use super::{asked, bytes};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::capacity::Cap;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_os::failure::Failure;
 use foreread_sim::time_queue;
 
 const PAGE: u64 = 4096;
@@ -22,7 +23,7 @@ const FAR: u64 = 100_000;
 const STREAM_BYTES: u64 = 16 << 20;
 
 /// The value of a measurement in this file. `None` if it is another measurement.
-pub(super) fn value(words: &[&str]) -> Result<Option<f64>, ReproduceError> {
+pub(super) fn value(words: &[&str]) -> Result<Option<f64>, Failure> {
     let value = match words {
         ["window", number, policy, reads] => {
             let number: usize = number.parse().map_err(asked)?;
@@ -48,7 +49,7 @@ pub(super) fn value(words: &[&str]) -> Result<Option<f64>, ReproduceError> {
 }
 
 /// A machine with one open file.
-fn machine(policy: &str, cache_bytes: u64) -> Result<Machine, ReproduceError> {
+fn machine(policy: &str, cache_bytes: u64) -> Result<Machine, Failure> {
     let spec = foreread_history::parse_spec(policy).map_err(asked)?;
     let page = PageSize::new(PAGE).expect("a power of two");
     let mut machine = Machine::new(Config::new(page, cache_bytes), spec);
@@ -71,7 +72,7 @@ fn read(machine: &mut Machine, number: u64, start: u64, len: u64) -> Vec<u64> {
 }
 
 /// The number of pages of each window; `reads` are `offset+bytes,...`.
-fn windows(policy: &str, reads: &str) -> Result<Vec<u64>, ReproduceError> {
+fn windows(policy: &str, reads: &str) -> Result<Vec<u64>, Failure> {
     let mut machine = machine(policy, CACHE_BYTES)?;
     let mut windows = Vec::new();
     for (n, text) in reads.split(',').enumerate() {
@@ -83,7 +84,7 @@ fn windows(policy: &str, reads: &str) -> Result<Vec<u64>, ReproduceError> {
 
 /// The number of the first neighbour whose read makes the policy read beyond it, and the number of pages of that
 /// window.
-fn start(policy: &str) -> Result<(f64, f64), ReproduceError> {
+fn start(policy: &str) -> Result<(f64, f64), Failure> {
     let mut machine = machine(policy, CACHE_BYTES)?;
     for n in 0..8 {
         let near = read(&mut machine, 2 * n, (NEAR + n) * PAGE, PAGE);
@@ -96,7 +97,7 @@ fn start(policy: &str) -> Result<(f64, f64), ReproduceError> {
 }
 
 /// The maximum readahead that a sequential reader has not read yet.
-fn buffer_kib(policy: &str) -> Result<f64, ReproduceError> {
+fn buffer_kib(policy: &str) -> Result<f64, Failure> {
     let mut machine = machine(policy, 4 * STREAM_BYTES)?;
     let mut most = 0;
     for n in 0..STREAM_BYTES / PAGE {
@@ -107,7 +108,7 @@ fn buffer_kib(policy: &str) -> Result<f64, ReproduceError> {
 }
 
 /// The default of a parameter; in bytes if it is a size.
-fn default(policy: &str, key: &str) -> Result<f64, ReproduceError> {
+fn default(policy: &str, key: &str) -> Result<f64, Failure> {
     let mut known = foreread_history::policies().into_iter();
     let info = known.find(|info| info.name == policy);
     let param = info.and_then(|info| info.params.iter().find(|param| param.key == key));
@@ -115,7 +116,7 @@ fn default(policy: &str, key: &str) -> Result<f64, ReproduceError> {
     bytes(param.default).map(|value| value as f64)
 }
 
-fn sector_reads(workload: &str) -> Result<f64, ReproduceError> {
+fn sector_reads(workload: &str) -> Result<f64, Failure> {
     let workload = foreread_history::parse_workload(workload).map_err(asked)?;
     let built = workload
         .build(workload.info.least_bytes, 1)

@@ -11,7 +11,8 @@
 //! (`check/tests/reproduce.rs`), so these sizes are used.
 
 use super::published::Paper;
-use super::{ReproduceError, asked, bytes};
+use super::{asked, bytes};
+use foreread_os::failure::Failure;
 use foreread_sim::device::disk::{DiskModel, Form};
 use foreread_sim::device::presets::{Model, Preset};
 
@@ -54,8 +55,8 @@ pub fn all() -> Vec<Sweep> {
 /// it is undefined.
 pub(super) fn value(
     words: &[&str],
-    preset: impl Fn(&str) -> Result<&'static Preset, ReproduceError>,
-) -> Result<Option<Option<f64>>, ReproduceError> {
+    preset: impl Fn(&str) -> Result<&'static Preset, Failure>,
+) -> Result<Option<Option<f64>>, Failure> {
     let [what, device, size] = words else {
         return Ok(None);
     };
