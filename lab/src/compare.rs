@@ -27,6 +27,7 @@ pub use error::CompareError;
 use foreread::Readahead;
 use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
+use foreread_os::failure::Failure;
 use foreread_os::output;
 use foreread_report::number;
 use foreread_report::progress::Progress;
@@ -192,7 +193,10 @@ fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
     let is_simulated = on.is_some_and(|on| on.is_simulated());
     if plan.oracle == OracleRow::Asked && !is_simulated {
         let place = on.map_or_else(|| "the scratch file".to_string(), |on| on.shown());
-        return Err(CompareError::Oracle(place));
+        let what = format!(
+            "the oracle needs a model, because the behaviour of {place} is not known beforehand"
+        );
+        return Err(Failure::input(what, "", "add --on model:NAME").into());
     }
     Ok(())
 }
@@ -322,9 +326,9 @@ impl<'a> Case<'a> {
     fn page_for(&self, spec: &PolicySpec, natural: u64) -> Result<PageSize, CompareError> {
         let usual = natural.max(self.place.smallest_page);
         let page = spec.info.page_bytes.unwrap_or(usual);
-        PageSize::new(page).ok_or_else(|| CompareError::Page {
-            policy: spec.to_string(),
-            page,
+        PageSize::new(page).ok_or_else(|| {
+            let what = format!("{spec} cannot have a cache page of {page} bytes");
+            Failure::input(what, "", "").into()
         })
     }
 
@@ -471,13 +475,12 @@ impl<'a> Case<'a> {
         else {
             return Ok(());
         };
-        Err(CompareError::Impossible {
-            policy: policy.to_string(),
-            workload: self.workload.to_string(),
-            place: self.place.name.clone(),
-            got_ns: (result.time_s * 1e9).round() as u64,
-            bound_ns: bound.ns(),
-        })
+        let (workload, place) = (self.workload, &self.place.name);
+        let (got_ns, bound_ns) = ((result.time_s * 1e9).round() as u64, bound.ns());
+        let what = format!(
+            "broken model: {policy} read {workload} on {place} in {got_ns} ns, but the lower bound is {bound_ns} ns"
+        );
+        Err(Failure::check(what, "", "please report it").into())
     }
 
     /// A file name for the log of one run: each character except letters, digits, `.` and `-` becomes `_`.

@@ -5,6 +5,7 @@ use super::targets::Description;
 use foreread::Budget;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
+use foreread_os::failure::Failure;
 use foreread_report::number;
 
 /// Fewest pages of a cache: a limit of the machine.
@@ -35,12 +36,7 @@ pub fn check(
         _ => return Ok(()),
     };
     let [asked, least, most] = [asked, least, most].map(number::size_b);
-    Err(CompareError::Cache {
-        asked,
-        why: why.to_string(),
-        least,
-        most,
-    })
+    Err(refused(&asked, why, &least, &most))
 }
 
 /// Returns an error if the memory size is smaller than the window that one of the policies reads around a page fault. In such a small
@@ -61,10 +57,13 @@ pub fn check_windows(
     if asked >= window {
         return Ok(());
     }
-    Err(CompareError::Cache {
-        asked: number::size_b(asked),
-        why: format!("it is less than one window of {policy}"),
-        least: number::size_b(window),
-        most: number::size_b(u64::from(u32::MAX) * 4096),
-    })
+    let [asked, least, most] = [asked, window, u64::from(u32::MAX) * 4096].map(number::size_b);
+    let why = format!("it is less than one window of {policy}");
+    Err(refused(&asked, &why, &least, &most))
+}
+
+fn refused(asked: &str, why: &str, least: &str, most: &str) -> CompareError {
+    let what = format!("memory of {asked} for the cache");
+    let remedy = format!("name a size from {least} to {most}");
+    Failure::input(what, "", remedy).because(why).into()
 }

@@ -9,7 +9,8 @@ use crate::replay::{Replay, laid_out};
 use crate::report::ReplayPace;
 use crate::report::row::NOTE_OF_FILES;
 use foreread_history::parse_workload;
-use foreread_report::number;
+use foreread_os::failure::Failure;
+use foreread_report::number::{self, amount};
 use foreread_sim::workload::{Workload, WorkloadChoice};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     let named = |name| {
         parse_workload(name)
             .map(Reads::Named)
-            .map_err(CompareError::Workload)
+            .map_err(CompareError::workload)
     };
     names.into_iter().map(named).collect()
 }
@@ -99,14 +100,15 @@ impl Reads {
             Reads::Named(chosen) => chosen
                 .build(size, seed)
                 .map(Cow::Owned)
-                .map_err(CompareError::Workload),
+                .map_err(CompareError::workload),
             Reads::Trace(replay) if place.is_simulated => Ok(Cow::Borrowed(&replay.workload)),
             Reads::Trace(replay) => {
                 let size = place.capacity_bytes;
-                let too_large = |what| CompareError::TooLarge {
-                    what,
-                    place: place.name.clone(),
-                    size,
+                let too_large = |what| {
+                    let what = format!("{what}, and {} has {}", place.name, amount(size));
+                    let remedy =
+                        "select one file of the trace with --only NAME, or use --on model:NAME";
+                    CompareError::from(Failure::input(what, "", remedy))
                 };
                 laid_out(&replay.workload, size)
                     .map(Cow::Owned)

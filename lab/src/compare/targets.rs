@@ -251,7 +251,7 @@ impl Description {
         draft: PolicyDraft,
     ) -> Result<PolicyDraft, CompareError> {
         let site = if self.is_simulated { &[] } else { site };
-        Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::Policy)
+        Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::policy)
     }
 
     /// Sets all parameters of a policy. Those that the user did not set get the engine's values, so that the policy behaves as in `serve`
@@ -267,7 +267,7 @@ impl Description {
                 draft.with_default("folios", self.has_folios.into()),
                 cache_bytes,
             )
-            .map_err(CompareError::Policy)
+            .map_err(CompareError::policy)
     }
 
     /// Returns a note for the table if the policy's default parameters on this target differ from the published parameters.
@@ -344,7 +344,10 @@ pub trait Target {
             Err(ReplayError::Io { error, .. }) => {
                 Err(LiveError::io("reading the event log again")(error).into())
             }
-            Err(error) => Err(CompareError::Log(error.to_string())),
+            Err(error) => {
+                let what = format!("broken event log: {error}");
+                Err(Failure::check(what, "", "please report it").into())
+            }
         }
     }
 }

@@ -100,14 +100,14 @@ impl Axis {
     }
 
     fn of_workload(&self, base: &ComparePlan, text: &str) -> Result<Vec<ComparePlan>, Failure> {
-        let chosen = parse_workload(text).map_err(CompareError::Workload)?;
+        let chosen = parse_workload(text).map_err(CompareError::workload)?;
         if !has(chosen.info.params, &self.key) {
             return self.unknown(base);
         }
         self.unset(&self.key, text)?;
         self.each(base, |value, plan| {
             let text = set(text, &self.key, value);
-            parse_workload(&text).map_err(CompareError::Workload)?;
+            parse_workload(&text).map_err(CompareError::workload)?;
             plan.workload = Some(text);
             Ok(())
         })
@@ -155,7 +155,7 @@ impl Axis {
             let text = policy.to_string();
             self.unset(key, &text)?;
             for value in &self.texts {
-                policies.push(parse(&set(&text, key, value)).map_err(CompareError::Policy)?);
+                policies.push(parse(&set(&text, key, value)).map_err(CompareError::policy)?);
             }
         }
         if !is_known {
@@ -185,7 +185,7 @@ impl Axis {
         match (&base.replay, &base.workload) {
             (Some(_), _) => known.push(THINK.to_string()),
             (None, Some(workload)) => {
-                let chosen = parse_workload(workload).map_err(CompareError::Workload)?;
+                let chosen = parse_workload(workload).map_err(CompareError::workload)?;
                 known.extend(chosen.info.params.iter().map(|p| p.key.to_string()));
             }
             (None, None) => {}
