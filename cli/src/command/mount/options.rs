@@ -231,6 +231,7 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_testing::says;
 
     fn words(text: &str) -> Vec<OsString> {
         text.split(' ').map(OsString::from).collect()
@@ -292,9 +293,6 @@ mod tests {
         assert_eq!(all, ["AWS_REGION:eu-central-1", "A:b c", "_B:d=e"]);
         std::fs::write(file.path(), "A=1\nrm -rf x\n").expect("room");
         let line = crate::fail::input_line(in_file(file.path()));
-        assert!(
-            line.contains("no variable") && line.contains("line 2"),
-            "{line}"
-        );
+        says(&line, &["no variable", "line 2"]);
     }
 }
