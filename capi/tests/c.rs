@@ -43,8 +43,8 @@ fn have(program: &str) -> bool {
     there
 }
 
-/// Compiles a program against the header and the library that are installed in `dir`. Returns `None` if there is no compiler.
-fn compile(dir: &Path, source: &Path, compiler: &str) -> Option<PathBuf> {
+/// Compiles a program of this folder, or at a path, against the header and the library that are installed in `dir`. Returns `None` if there is no compiler.
+fn compile(dir: &Path, source: &str, compiler: &str) -> Option<PathBuf> {
     if !have(compiler) {
         return None;
     }
@@ -54,7 +54,7 @@ fn compile(dir: &Path, source: &Path, compiler: &str) -> Option<PathBuf> {
         format!("-L{}/lib", dir.display()),
         "-lforeread".into(),
     ];
-    Some(build(dir, source, compiler, &flags))
+    Some(build(dir, &home().join(source), compiler, &flags))
 }
 
 fn build(dir: &Path, source: &Path, compiler: &str, flags: &[String]) -> PathBuf {
@@ -117,8 +117,7 @@ fn run(program: &Path, arguments: &[&str]) -> Got {
 #[test]
 fn the_example_reads_a_file_to_its_end() {
     let dir = tempfile::tempdir().expect("a directory");
-    let read = home().join("examples/read.c");
-    needs!(let program = compile(dir.path(), &read, "cc"));
+    needs!(let program = compile(dir.path(), "examples/read.c", "cc"));
     let file = dir.path().join("file");
     let byte = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
     let bytes: Vec<u8> = (0..3_000_001).map(byte).collect();
@@ -141,8 +140,7 @@ fn the_example_reads_a_file_to_its_end() {
 #[test]
 fn the_example_reads_a_file_of_a_hub() {
     let dir = tempfile::tempdir().expect("a directory");
-    let read = home().join("examples/read.c");
-    needs!(let program = compile(dir.path(), &read, "cc"));
+    needs!(let program = compile(dir.path(), "examples/read.c", "cc"));
     let hub = foreread_testing::HubServer::start().expect("two ports");
     let bytes = foreread_testing::pattern(0, 300_000, 0);
     hub.put("u/r", "dir/a b", foreread::source::Mem::new(bytes));
@@ -155,8 +153,7 @@ fn the_example_reads_a_file_of_a_hub() {
 #[test]
 fn wrong_calls_are_refused_and_right_ones_answered() {
     let dir = tempfile::tempdir().expect("a directory");
-    let calls = home().join("tests/calls.c");
-    needs!(let program = compile(dir.path(), &calls, "cc"));
+    needs!(let program = compile(dir.path(), "tests/calls.c", "cc"));
     let file = dir.path().join("file");
     let bytes = Vec::from_iter((0..100_000_u32).map(|i| (i % 251) as u8));
     std::fs::write(&file, bytes).expect("written");
@@ -172,7 +169,7 @@ fn the_header_is_cxx_too() {
     let main = "int main() { foreread_close(nullptr); return *foreread_error(); }";
     let program = format!("#include \"foreread.h\"\n{main}\n");
     std::fs::write(&source, program).expect("written");
-    needs!(let program = compile(dir.path(), &source, "c++"));
+    needs!(let program = compile(dir.path(), text(&source), "c++"));
     run(&program, &[]).assert_code(0);
 }
 

@@ -48,6 +48,12 @@ fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
     }
 }
 
+/// Reads of one thread at these times.
+fn at_times<const N: usize>(times: [(u64, u64); N]) -> Arc<LoadedTrace> {
+    let records = (0..).zip(times).map(|(page, ms)| read(0, page, ms));
+    trace(records.collect())
+}
+
 fn replay(loaded: &Arc<LoadedTrace>, mode: Mode, think: Option<f64>) -> Replay {
     Replay::of(loaded, Some(mode), think).expect("the trace has what the mode needs")
 }
@@ -88,11 +94,7 @@ fn near(got: u64, want: u64) -> bool {
 
 #[test]
 fn as_fast_as_possible_there_are_no_pauses() {
-    let one = trace(vec![
-        read(0, 0, (0, 1)),
-        read(0, 1, (5, 6)),
-        read(0, 2, (60, 70)),
-    ]);
+    let one = at_times([(0, 1), (5, 6), (60, 70)]);
     assert_eq!(time(&one, Mode::Asap, None), 3 * PAGE_NS);
     // A second thread reads at the same time: the device has work for both, and each waits for the other.
     let two = trace(vec![
@@ -107,12 +109,7 @@ fn as_fast_as_possible_there_are_no_pauses() {
 
 #[test]
 fn a_closed_loop_takes_its_gaps_and_the_device() {
-    let one = trace(vec![
-        read(0, 0, (10, 11)),
-        read(0, 1, (15, 16)),
-        read(0, 2, (16, 70)),
-        read(0, 3, (71, 72)),
-    ]);
+    let one = at_times([(10, 11), (15, 16), (16, 70), (71, 72)]);
     let thinks = [None, Some(0.5), Some(2.0), Some(0.0)];
     let pauses = thinks.map(|think| time(&one, Mode::Closed, think) - 4 * PAGE_NS);
     assert_eq!(pauses, [5 * MS, 5 * MS / 2, 10 * MS, 0]);
@@ -163,9 +160,7 @@ fn a_reader_begins_after_the_read_that_ended_before_it() {
 /// Two reads of one thread that overlapped overlap again; in a closed loop the third follows the one it followed.
 #[test]
 fn what_overlapped_overlaps() {
-    let times = [(0, 30), (1, 9), (11, 12), (13, 14)];
-    let records = (0..).zip(times).map(|(page, ms)| read(0, page, ms));
-    let trace = trace(records.collect());
+    let trace = at_times([(0, 30), (1, 9), (11, 12), (13, 14)]);
     let closed = replay(&trace, Mode::Closed, None);
     let pauses = |job: &Job| Vec::from_iter(job.requests.iter().map(|r| r.think_ns / MS));
     let pauses = Vec::from_iter(closed.workload.jobs.iter().map(pauses));
@@ -220,12 +215,7 @@ fn without_ends_a_factor_is_on_the_gaps_between_starts() {
 /// Latency counts from the recorded time: a read that cannot be served at once has waited since then.
 #[test]
 fn an_open_loop_counts_from_the_recorded_time() {
-    let one = trace(vec![
-        read(0, 0, (5, 6)),
-        read(0, 1, (6, 7)),
-        read(0, 2, (7, 8)),
-        read(0, 3, (105, 106)),
-    ]);
+    let one = at_times([(5, 6), (6, 7), (7, 8), (105, 106)]);
     let run = simulate(&replay(&one, Mode::Open, None));
     assert_eq!(ns(&run), 100 * MS + PAGE_NS);
     let latencies = run.latency.iter_recorded().map(|v| v.value_iterated_to());
@@ -321,7 +311,7 @@ fn faults_are_touches_and_hints_count() {
 /// The mode that is chosen, and the sentence that says so.
 #[test]
 fn the_best_mode_is_chosen_and_said() {
-    let full = trace(vec![read(0, 0, (0, 1)), read(0, 1, (2, 3))]);
+    let full = at_times([(0, 1), (2, 3)]);
     let chosen = Replay::of(&full, None, None).expect("fine");
     assert_eq!((chosen.mode, chosen.think), (Mode::Closed, Some(1.0)));
     assert_eq!(

@@ -46,6 +46,8 @@ const FAMILY_EVERY_NS: u64 = 5_000_000;
 const MAX_FAMILY_EVERY_NS: u64 = 40_000_000;
 const FAMILY_PAUSE: u64 = 30;
 const MAX_THREADS: usize = 256;
+/// Consecutive waits are combined for this long.
+const STREAK_NS: u64 = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageUse {

@@ -9,7 +9,7 @@
 //! pages of 4 KiB. Checking all pages of a mapping of 2 GiB takes 3 ms, so each such check is followed by a pause of thirty times its
 //! duration.
 
-use super::StorageUse;
+use super::{STREAK_NS, StorageUse};
 use crate::touch::{Touch, TouchKind};
 use crate::tracefs::now_ns;
 use foreread_os::host::{DeviceNumber, FileMapping, mapped_files};
@@ -38,8 +38,6 @@ const MAX_SWEPT_PAGES: u64 = 64 << 20 >> 2;
 const MAPS_EVERY_NS: u64 = 50_000_000;
 const MIN_SWEEP_PAUSE_NS: u64 = 3_000_000;
 const SWEEP_PAUSE: u64 = 30;
-/// Consecutive waits are combined for this long.
-const STREAK_NS: u64 = 2_000_000;
 /// Bit 63: the page is in memory and mapped.
 const PRESENT: u64 = 1 << 63;
 

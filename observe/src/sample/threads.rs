@@ -9,8 +9,8 @@
 //! the thread may have continued the run up to there. This module assumes so if the thread has read at least the bytes in between since the
 //! run was last observed. If a thread has several runs, the bytes that it has read are divided among the runs.
 
-use super::StorageUse;
 use super::calls::{Doing, ReadCall, parse};
+use super::{STREAK_NS, StorageUse};
 use crate::touch::{Touch, TouchKind, place_of_open};
 use crate::tracefs::now_ns;
 use foreread_pagecache::page_bytes;
@@ -31,8 +31,6 @@ const MAX_READ_BYTES: u64 = 16 << 20;
 const UNKNOWN_BYTES: u64 = 4096;
 /// The least that the kernel reads ahead of sequential reads.
 const KERNEL_WINDOW_BYTES: u64 = 128 << 10;
-/// Consecutive waits are combined for this long.
-const STREAK_NS: u64 = 2_000_000;
 /// A longer wait is reported with this duration.
 const MAX_STREAK_NS: u64 = 100_000_000;
 /// A run that was seen at least this often is assumed to continue between samples.
