@@ -25,7 +25,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Interval of the self-check if no statistics are requested.
@@ -146,29 +147,12 @@ impl Front {
     }
 }
 
-/// If the environment names a receiver, the metrics are also sent with OpenTelemetry.
-pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + 'static) {
-    #[cfg(feature = "otlp")]
-    {
-        let engine = engine.clone();
-        crate::otlp::send_metrics(move || table(&engine, front().view()));
-    }
-    #[cfg(not(feature = "otlp"))]
-    let _ = (engine, front);
-}
-
 /// Starts a server of Prometheus metrics, which ends when the returned value is dropped.
 #[cfg(feature = "metrics")]
-pub fn metrics(
-    address: Option<NetworkAddress>,
-    engine: &Engine,
-    front: impl Fn() -> Front + Send + 'static,
-) -> Result<Option<MetricsServer>, Fail> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let engine = engine.clone();
-    let say = move || text(&engine, front().view());
+fn metrics(
+    address: NetworkAddress,
+    say: impl Fn() -> String + Send + 'static,
+) -> Result<MetricsServer, Fail> {
     let refused = |error| {
         Fail::input(
             "cannot serve metrics",
@@ -183,7 +167,7 @@ pub fn metrics(
             "any client that reaches {address} can read the metrics, with the names of files: there is no password"
         ));
     }
-    Ok(Some(server))
+    Ok(server)
 }
 
 /// Warns if the cache is smaller than requested.
@@ -204,7 +188,7 @@ pub fn note_cache(engine: &Engine, asked: u64) {
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits for pending writes to the disk cache, and prints a line about the cache.
-pub fn end_disk_cache(engine: &Engine) {
+fn end_disk_cache(engine: &Engine) {
     #[cfg(feature = "object")]
     if let Some(cache) = engine.disk_cache() {
         ends::waits_for("writes to the disk cache");
@@ -266,57 +250,88 @@ fn without_numbers(why: &str) -> String {
 
 /// A thread that checks the counters at a regular interval, to print statistics and warnings.
 pub struct Reporter {
+    engine: Engine,
+    front: Arc<dyn Fn() -> Front + Send + Sync>,
     end: Sender<()>,
     thread: Task<()>,
+    #[cfg(feature = "metrics")]
+    _metrics: Option<MetricsServer>,
 }
 
 impl Reporter {
     pub fn start(
-        engine: Engine,
-        front: impl Fn() -> Front + Send + 'static,
-        every: Option<Duration>,
+        engine: &Engine,
+        args: &ServerArgs,
+        front: impl Fn() -> Front + Send + Sync + 'static,
     ) -> Result<Reporter, Fail> {
+        let front: Arc<dyn Fn() -> Front + Send + Sync> = Arc::new(front);
+        #[cfg(feature = "metrics")]
+        let of_metrics = {
+            let (engine, front) = (engine.clone(), Arc::clone(&front));
+            move |address| metrics(address, move || text(&engine, front().view()))
+        };
+        #[cfg(feature = "otlp")]
+        {
+            let (engine, front) = (engine.clone(), Arc::clone(&front));
+            crate::otlp::send_metrics(move || table(&engine, front().view()));
+        }
         let (end, ended) = channel();
-        let thread = Task::start("foreread-report", move || {
-            let mut said = None;
-            while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout)
-            {
-                let stats = engine.stats();
-                if every.is_some() {
-                    say(line(&stats, &front(), from_disk(&engine)));
-                    #[cfg(feature = "object")]
-                    engine
-                        .disk_cache()
-                        .into_iter()
-                        .for_each(|cache| say(disk_line(cache)));
-                    engine
-                        .gauges()
-                        .tuning
-                        .iter()
-                        .for_each(|tuning| say(tuned(tuning)));
-                }
-                // Printed once for each reason, because it is a warning and not a log.
-                let why = why_no_readahead(engine.policy().info.name, &stats);
-                let reason = why.as_deref().map(without_numbers);
-                if reason != said {
-                    if let Some(why) = &why {
-                        note(format!("readahead is not running, because {why}"));
-                    }
-                    said = reason;
-                }
-            }
-        });
+        let every = args.stats_every;
+        let (shown, counts) = (engine.clone(), Arc::clone(&front));
+        let report = move || report(&shown, &*counts, every, &ended);
         Ok(Reporter {
+            engine: engine.clone(),
+            front,
             end,
-            thread: thread.map_err(Fail::of)?,
+            #[cfg(feature = "metrics")]
+            _metrics: args.metrics.map(of_metrics).transpose()?,
+            thread: Task::start("foreread-report", report).map_err(Fail::of)?,
         })
     }
 
+    /// Ends the reports, waits for pending writes to the disk cache, and prints the last line.
     pub fn end(self) {
         ends::waits_for("the statistics");
         drop(self.end);
         // It may block on a stderr that no program reads.
         let _ = self.thread.within(END_PATIENCE);
+        end_disk_cache(&self.engine);
+        say(last_line(&self.engine, &(self.front)()));
+    }
+}
+
+/// Prints statistics every `every` until `ended`, and why readahead is not running.
+fn report(
+    engine: &Engine,
+    front: &dyn Fn() -> Front,
+    every: Option<Duration>,
+    ended: &Receiver<()>,
+) {
+    let mut said = None;
+    while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout) {
+        let stats = engine.stats();
+        if every.is_some() {
+            say(line(&stats, &front(), from_disk(engine)));
+            #[cfg(feature = "object")]
+            engine
+                .disk_cache()
+                .into_iter()
+                .for_each(|cache| say(disk_line(cache)));
+            engine
+                .gauges()
+                .tuning
+                .iter()
+                .for_each(|tuning| say(tuned(tuning)));
+        }
+        // Printed once for each reason, because it is a warning and not a log.
+        let why = why_no_readahead(engine.policy().info.name, &stats);
+        let reason = why.as_deref().map(without_numbers);
+        if reason != said {
+            if let Some(why) = &why {
+                note(format!("readahead is not running, because {why}"));
+            }
+            said = reason;
+        }
     }
 }
 
@@ -378,7 +393,7 @@ fn tuned(now: &Tuning) -> String {
 }
 
 /// Like [`line`], at the end: no client will read what is still unread, so it counts as unused.
-pub fn last_line(engine: &Engine, front: &Front) -> String {
+fn last_line(engine: &Engine, front: &Front) -> String {
     let mut stats = engine.stats();
     add_unread(&mut stats);
     line(&stats, front, from_disk(engine))

@@ -9,7 +9,7 @@ pub(super) mod options;
 
 use crate::args;
 use crate::args::values::ttl;
-use crate::fail::{Fail, note, say};
+use crate::fail::{Fail, note};
 use crate::out;
 use crate::recording;
 use crate::serving::{self, Front, Reporter, ServerArgs};
@@ -151,14 +151,8 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
     let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &of_mount)?;
     let counter = mount.counter();
-    // Before the threads start, so that a failure only has to unmount.
-    #[cfg(feature = "metrics")]
-    let _metrics = {
-        let own = mount.counter();
-        serving::metrics(args.server.metrics, &engine, move || front(&own()))?
-    };
-    let own = mount.counter();
-    serving::send_metrics(&engine, move || front(&own()));
+    // Before the threads of the mount start, so that a failure only has to unmount.
+    let reporter = Reporter::start(&engine, &args.server, move || front(&counter()))?;
     let control = args
         .control
         .as_deref()
@@ -170,12 +164,6 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let until = move || unmount_on(signals, &stop, ends.as_deref());
     let waits = Task::start("foreread-signals", until).map_err(Fail::of)?;
     note_other_users(args);
-    let own = mount.counter();
-    let reporter = Reporter::start(
-        engine.clone(),
-        move || front(&own()),
-        args.server.stats_every,
-    )?;
     note(settings.line(&engine, defaults));
     let said = out::print(ready(&args.dir));
     serving::say_ready();
@@ -184,16 +172,13 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     ending.close();
     let _ = waits.within(END_PATIENCE);
     reporter.end();
-    serving::end_disk_cache(&engine);
-    say(serving::last_line(&engine, &front(&counter())));
     let recorded = recording::end(recording);
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded
 }
 
-/// Whether the folder already shows the source.
-/// The folder shows another source of foreread.
+/// Whether the folder already shows the source; an error if it shows another source of foreread.
 fn shows_already(dir: &Path, source: &SourceName) -> Result<bool, Fail> {
     // The files of the mount are not touched, because its server may hang.
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());

@@ -3,7 +3,7 @@
 //! Addresses go to stdout, everything else to stderr. The server accepts clients only after it has printed the addresses.
 
 use crate::args::values::address;
-use crate::fail::{Fail, note, say};
+use crate::fail::{Fail, note};
 use crate::out;
 use crate::recording;
 use crate::serving::{self, Front, Reporter, ServerArgs};
@@ -149,29 +149,15 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
             args.source
         ));
     }
-    #[cfg(feature = "metrics")]
-    let _metrics = {
-        let own = server.counter();
-        serving::metrics(args.server.metrics, &engine, move || front(&own()))?
-    };
-    let own = server.counter();
-    serving::send_metrics(&engine, move || front(&own()));
-    note(settings.line(&engine, defaults));
     let counter = server.counter();
-    let own = server.counter();
-    let reporter = Reporter::start(
-        engine.clone(),
-        move || front(&own()),
-        args.server.stats_every,
-    )?;
+    let reporter = Reporter::start(&engine, &args.server, move || front(&counter()))?;
+    note(settings.line(&engine, defaults));
     out::print(server.uris().join("\n") + "\n")?;
     serving::say_ready();
     let ran = server.run();
     ends::waits_for("the plan");
     drop(following);
     reporter.end();
-    serving::end_disk_cache(&engine);
-    say(serving::last_line(&engine, &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
