@@ -16,7 +16,7 @@
 //! but 205 MB/s over the last two thirds of 96 MiB. The reads bypass the page cache.
 
 use crate::station::grid::Task;
-use crate::station::{Lane, Live, Pattern, Stop, rate};
+use crate::station::{Lane, Live, Stop, rate};
 use foreread::source::Source;
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;

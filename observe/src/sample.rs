@@ -29,8 +29,9 @@ pub use mappings::BLOCK_BYTES;
 use mappings::MappedFiles;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+pub(crate) use threads::may_look;
 pub(crate) use threads::place_of_descriptor;
-pub use threads::{EndedWait, bytes_read_by, may_look, process_of};
+pub use threads::{EndedWait, bytes_read_by, process_of};
 use threads::{SampledThread, ThreadState};
 
 /// The shortest time between two samples, used while a thread waits, and the longest, used if none does.

@@ -20,8 +20,7 @@ use super::watcher::{SampleTap, WatchBy, Watcher};
 use super::{RunOptions, RunReport, seconds};
 use foreread_core::policy::PolicySpec;
 use foreread_observe::record::Followed;
-use foreread_observe::record::sampled::hidden;
-use foreread_observe::sample::may_look;
+use foreread_observe::record::sampled::followed;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::{self, Root};
 use foreread_os::failure::Failure;
@@ -86,12 +85,10 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
         Err(_) => RunReport::default(),
     })
     .map_err(refused)?;
-    let target = Followed::start(&options.target)?;
-    if let Followed::Joined(pid, _) = target
-        && is_sampled
-    {
-        may_look(pid).map_err(|error| hidden(pid, error))?;
-    }
+    let target = match is_sampled {
+        true => followed(&options.target)?,
+        false => Followed::start(&options.target)?,
+    };
     // The thread waits for nothing else.
     let _ = begun.send(target.pid());
     Ok(RunningCommand {

@@ -72,10 +72,7 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
         }
         Target::Process(pid) => roots.extend(std::fs::read_link(format!("/proc/{pid}/cwd"))),
     }
-    let followed = Followed::start(target)?;
-    if let Followed::Joined(pid, _) = followed {
-        may_look(pid).map_err(|error| hidden(pid, error))?;
-    }
+    let followed = followed(target)?;
     // The thread waits for nothing else.
     let _ = to_looks.send(followed.pid());
     Ok(SampledRecording {
@@ -88,12 +85,18 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     })
 }
 
-/// Creates the error for a process that this user may not inspect.
-pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
-    let what = format!("cannot see what process {pid} reads");
-    let remedy =
-        "run it as root or as the user of that process, with kernel.yama.ptrace_scope at 0";
-    Failure::cannot(what, "", remedy).caused_by(error)
+/// Starts the command, or attaches to the process. Returns an error also if this user may not inspect the process.
+pub fn followed(target: &Target) -> Result<Followed, Failure> {
+    let followed = Followed::start(target)?;
+    if let Followed::Joined(pid, _) = followed {
+        may_look(pid).map_err(|error| {
+            let what = format!("cannot see what process {pid} reads");
+            let remedy =
+                "run it as root or as the user of that process, with kernel.yama.ptrace_scope at 0";
+            Failure::cannot(what, "", remedy).caused_by(error)
+        })?;
+    }
+    Ok(followed)
 }
 
 impl SampledRecording {

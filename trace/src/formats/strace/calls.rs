@@ -417,7 +417,7 @@ impl Strace {
         let slot = &mut self.files[name as usize];
         if let Name::Waiting(text) = slot {
             self.out
-                .push_back(Item::File(FileInfo::new(std::mem::take(text).into(), None)));
+                .push_back(Item::File(FileInfo::new(std::mem::take(text), None)));
             *slot = Name::File(self.next_file);
             self.next_file += 1;
         }
