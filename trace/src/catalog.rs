@@ -12,6 +12,19 @@ use std::path::Path;
 
 /// Finds a format by its name, and parses its key=value pairs.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
+    named(text, path, |format| format.keys)
+}
+
+/// Finds a format to write by its name: formats have keys only for reading.
+pub fn to_write(text: &str, path: &Path) -> Result<&'static Format, TraceError> {
+    named(text, path, |_| &[]).map(|(format, _)| format)
+}
+
+fn named(
+    text: &str,
+    path: &Path,
+    keys: fn(&Format) -> &'static [(&'static str, &'static str)],
+) -> Result<(&'static Format, Pairs), TraceError> {
     let whole = |what: String, remedy: String| TraceError::whole(path, what, remedy);
     let spec = Spec::parse(text)
         .map_err(|error| whole(error.to_string(), "write NAME:key=value,...".to_string()))?;
@@ -20,6 +33,19 @@ pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceE
         let what = format!("unknown format '{}'", spec.name);
         whole(what, format!("one of {}", names(ALL, ", ")))
     })?;
+    let known = Vec::from_iter(keys(format).iter().map(|(key, _)| *key));
+    if let Some((key, _)) = (spec.pairs.iter()).find(|(key, _)| !known.contains(&key.as_str())) {
+        let name = format.name;
+        let remedy = if known.is_empty() {
+            format!("{name} has no keys")
+        } else {
+            format!("{name} has the keys {}", known.join(", "))
+        };
+        return Err(whole(
+            format!("unknown key '{key}' of the format {name}"),
+            remedy,
+        ));
+    }
     Ok((format, Pairs::of(spec.pairs)))
 }
 
@@ -115,12 +141,9 @@ mod tests {
     #[test]
     fn a_format_is_named_with_its_pairs() {
         let path = Path::new("t");
-        let (format, mut pairs) = parse("csv: unit = us ,", path).expect("a format");
-        let units = [pairs.take("unit"), pairs.take("unit")];
-        assert_eq!(
-            (format.name, units),
-            ("csv", [Some("us".to_string()), None])
-        );
+        let (format, pairs) = parse("csv: unit = us ,", path).expect("a format");
+        assert_eq!((format.name, pairs.get("unit")), ("csv", Some("us")));
+        assert_eq!(pairs.get("len"), None);
         for (text, words) in [
             (
                 "csv:unit",
@@ -138,5 +161,8 @@ mod tests {
             let error = parse(text, path).err().expect(text).to_string();
             assert!(error.starts_with(words), "{error}");
         }
+        let error = to_write("csv:unit=us", path).err().expect("no key");
+        let line = "unknown key 'unit' of the format csv: t; csv has no keys";
+        assert_eq!(error.to_string(), line);
     }
 }

@@ -1,14 +1,13 @@
 //! The description of a trace format: name, keys, detection, and the functions that read and write it.
 //!
 //! Each file of `formats/` has a `static FORMAT: Format`; `catalog` lists all of them. Example: the `FORMAT` of `csv` has the name "csv",
-//! its keys, a `detect` that returns [`Fit::Maybe`] for a line of numbers, and an importer function. An importer removes the keys that it
-//! knows from its [`Pairs`] and refuses all other keys.
+//! its keys, a `detect` that returns [`Fit::Maybe`] for a line of numbers, and an importer function. `catalog` refuses keys that are not in
+//! the list.
 
 use super::error::TraceError;
 use super::input::Input;
 use super::{Header, Import, Items};
 use std::io::Write;
-use std::path::Path;
 
 /// How well the first bytes of a file fit a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,30 +36,11 @@ impl Pairs {
         Pairs(pairs)
     }
 
-    /// Removes `key` and returns its value.
-    pub fn take(&mut self, key: &str) -> Option<String> {
-        let at = self.0.iter().position(|(k, _)| k == key)?;
-        Some(self.0.remove(at).1)
-    }
-
-    /// Returns an error if there are keys that the importer has not used; `known` lists the valid keys.
-    pub fn finish(
-        &self,
-        path: &Path,
-        format: &str,
-        known: &[(&str, &str)],
-    ) -> Result<(), TraceError> {
-        let Some((key, _)) = self.0.first() else {
-            return Ok(());
-        };
-        let known: Vec<&str> = known.iter().map(|(key, _)| *key).collect();
-        let remedy = if known.is_empty() {
-            format!("{format} has no keys")
-        } else {
-            format!("{format} has the keys {}", known.join(", "))
-        };
-        let what = format!("unknown key '{key}' of the format {format}");
-        Err(TraceError::whole(path, what, remedy))
+    /// Returns the value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let mut pairs = self.0.iter().filter(|(k, _)| k == key);
+        pairs.next().map(|(_, value)| value.as_str())
     }
 }
 
@@ -68,8 +48,8 @@ impl Pairs {
 /// CPU), and the keys of `--format`.
 pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 
-/// A function that writes a trace. The arguments of this function are the header, the keys of `--format`, the items, and the destination.
-pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, TraceError>;
+/// A function that writes a trace.
+pub type ExportFn = fn(&Header, Items, Output) -> Result<ExportReport, TraceError>;
 
 /// The destination to which a trace is written.
 pub struct Output {

@@ -59,7 +59,7 @@ fn memory_has_a_cap() {
     let before = peak_kib().expect("as above");
     let to = Box::new(BufWriter::new(std::fs::File::create(&path).expect("room")));
     let output = Output::new(&path, to);
-    let done = own::export(&Header::default(), Pairs::default(), long(), output).expect("room");
+    let done = own::export(&Header::default(), long(), output).expect("room");
     assert_eq!(done.records, RECORDS);
     let trace = open::open(std::slice::from_ref(&path), None).expect("a trace");
     let read = trace.items.map(Result::unwrap).count();

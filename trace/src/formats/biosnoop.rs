@@ -58,9 +58,8 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(header(first).is_some())
 }
 
-fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
-    pairs.finish(input.path(), FORMAT.name, &[])?;
     let mut lines = input.head()?.split(|b| *b == b'\n');
     let between = lines.next().and_then(header).unwrap_or(0);
     let units = [

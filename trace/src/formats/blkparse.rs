@@ -51,13 +51,13 @@ fn detect(head: &[u8]) -> Fit {
     }
 }
 
-fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
     let first: Vec<Action> = whole_lines(input.head()?)
         .map_while(|l| parse(l).ok()?)
         .map(|e| e.action)
         .collect();
-    let wanted = block::wanted(&mut pairs, FORMAT.name, input.path(), &first)?;
+    let wanted = block::wanted(&pairs, FORMAT.name, input.path(), &first)?;
     let left_out = LeftOut::default();
     let requests = Requests::new(wanted, left_out.clone());
     let lines = Blkparse {

@@ -60,7 +60,7 @@ fn detect(head: &[u8]) -> Fit {
     }
 }
 
-fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let path = inputs
         .first()
         .map_or_else(|| "-".into(), |input| input.path().to_path_buf());
@@ -75,7 +75,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
             payload: Vec::new(),
         });
     }
-    let wanted = block::wanted(&mut pairs, FORMAT.name, &path, &first)?;
+    let wanted = block::wanted(&pairs, FORMAT.name, &path, &first)?;
     let left_out = LeftOut::default();
     let requests = Requests::new(wanted, left_out.clone());
     let merge = Merge {

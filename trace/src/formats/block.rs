@@ -111,13 +111,12 @@ pub const KEYS: &[(&str, &str)] = &[(
 /// Evaluates the key `action`, which sets the action at which requests start. If the key is not given, requests start at Q if the first
 /// events contain a Q, otherwise at D.
 pub fn wanted(
-    pairs: &mut Pairs,
+    pairs: &Pairs,
     format: &str,
     path: &Path,
     first: &[Action],
 ) -> Result<RequestAction, TraceError> {
     let asked = scan::choice(pairs, "action", &["Q", "D"], path)?;
-    pairs.finish(path, format, KEYS)?;
     match asked {
         Some(0) => Ok(RequestAction::Queue),
         Some(_) => Ok(RequestAction::Issue),

@@ -70,7 +70,7 @@ fn names(line: &[u8]) -> Option<Vec<String>> {
     names.filter(|names| names.len() <= MAX_COLUMNS)
 }
 
-fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
     let path = input.path().to_path_buf();
     let whole =
@@ -81,9 +81,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
             "put a line with the names of the columns before it",
         )
     })?;
-    let keyed = by_keys(&mut pairs, &names, &path)?;
-    pairs.finish(&path, FORMAT.name, FORMAT.keys)?;
-    let columns = match keyed {
+    let columns = match by_keys(&pairs, &names, &path)? {
         Some(columns) => columns,
         None => by_names(&names).map_err(|what| whole(what, &remedy(&names)))?,
     };
@@ -156,13 +154,7 @@ fn describe(columns: &Columns, names: &[String]) -> Header {
 // (`s`) of another record; records are counted from 0. Two files with the same name are merged into one, which is
 // reported.
 
-pub fn export(
-    header: &Header,
-    pairs: Pairs,
-    items: Items,
-    output: Output,
-) -> Result<ExportReport, TraceError> {
-    pairs.finish(&output.path, FORMAT.name, &[])?;
+pub fn export(header: &Header, items: Items, output: Output) -> Result<ExportReport, TraceError> {
     let path = output.path;
     let mut writer = Writer {
         to: ::csv::WriterBuilder::new()

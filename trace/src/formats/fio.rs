@@ -54,9 +54,8 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(head.starts_with(MAGIC))
 }
 
-fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
-    pairs.finish(input.path(), FORMAT.name, &[])?;
     let waits = input.head()?.split(|b| *b == b'\n').any(is_wait);
     let version = match input.line()? {
         Some(b"fio version 2 iolog") => 2,
@@ -229,14 +228,8 @@ impl Lines for Log {
     }
 }
 
-fn export(
-    header: &Header,
-    pairs: Pairs,
-    items: Items,
-    to: Output,
-) -> Result<ExportReport, TraceError> {
+fn export(header: &Header, items: Items, to: Output) -> Result<ExportReport, TraceError> {
     let version = if header.lacks.starts { 2 } else { 3 };
-    pairs.finish(&to.path, FORMAT.name, FORMAT.keys)?;
     let mut log = FioWriter {
         path: to.path,
         to: BufWriter::new(to.to),

@@ -57,13 +57,8 @@ fn is_loss(line: &[u8]) -> bool {
 }
 
 /// The page size of the machine, which the trace does not contain; folio sizes are given in pages.
-fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
-    let Some(input) = inputs.first() else {
-        return Ok(DEFAULT_PAGE_BYTES);
-    };
-    let text = pairs.take("page");
-    pairs.finish(input.path(), FORMAT.name, FORMAT.keys)?;
-    let Some(text) = text else {
+fn page(inputs: &[Input], pairs: &Pairs) -> Result<u64, TraceError> {
+    let (Some(input), Some(text)) = (inputs.first(), pairs.get("page")) else {
         return Ok(DEFAULT_PAGE_BYTES);
     };
     let page = scan::number(text.as_bytes())
@@ -75,15 +70,15 @@ fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
     })
 }
 
-fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
-    let page_bytes = page(&inputs, &mut pairs)?;
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+    let page_bytes = page(&inputs, &pairs)?;
     let notes = [
         "files are named by inode and device, because the text has no file names",
         "a readv or preadv has the length that it returned, not the requested length",
     ];
     let units = ["us", "bytes"];
     let header = Header::of(FORMAT.name, units, Lacks::default(), Level::Program, &notes);
-    step::import(inputs, &pairs, header, |left_out| {
+    step::import(inputs, header, |left_out| {
         let follow = Follow::new(
             page_bytes,
             LearnedFiles::new(),

@@ -3,7 +3,7 @@
 use super::scan::{Names, SECOND_NS, SECTOR, US_NS, decimal_ns, number, whole_lines};
 use super::step::{Lines, Text, items};
 use crate::error::Fault;
-use crate::format::{Fit, Format, Pairs};
+use crate::format::{Fit, Format};
 use crate::input::Input;
 use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record, TraceError, order};
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ macro_rules! published {
                 summary: TABLE.summary,
                 keys: &[],
                 detect: |head| (TABLE.fit)(&TABLE, head),
-                import: |inputs, pairs| TABLE.import(inputs, &pairs),
+                import: |inputs, _| TABLE.import(inputs),
                 export: None,
             }
         };
@@ -505,9 +505,8 @@ impl Preset {
         })
     }
 
-    pub fn import(&'static self, inputs: Vec<Input>, pairs: &Pairs) -> Result<Import, TraceError> {
+    pub fn import(&'static self, inputs: Vec<Input>) -> Result<Import, TraceError> {
         let input = Input::only(inputs, self.name)?;
-        pairs.finish(input.path(), self.name, &[])?;
         let lacks = Lacks {
             starts: !self.has(|column| matches!(column, Column::Start(_))),
             ends: !self.has(|c| matches!(c, Column::Dur(_) | Column::DurOrNothing(_))),

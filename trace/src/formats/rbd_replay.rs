@@ -45,9 +45,8 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(head.starts_with(BANNER))
 }
 
-fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, FORMAT.name)?;
-    pairs.finish(input.path(), FORMAT.name, FORMAT.keys)?;
     let reader = Reader::new(input)?;
     let left_out = LeftOut::default();
     let lacks = Lacks {

@@ -77,12 +77,12 @@ pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
 
 /// Evaluates a key that has a fixed set of values. Returns the index of the key's value, or `None` if the key is not given.
 pub fn choice(
-    pairs: &mut Pairs,
+    pairs: &Pairs,
     key: &str,
     of: &[&str],
     path: &Path,
 ) -> Result<Option<usize>, TraceError> {
-    let Some(value) = pairs.take(key) else {
+    let Some(value) = pairs.get(key) else {
         return Ok(None);
     };
     of.iter()

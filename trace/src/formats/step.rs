@@ -7,7 +7,6 @@
 //! The next step is executed only when the queue is empty, so the queue never holds more items than one step adds.
 
 use super::super::error::{Fault, TraceError};
-use super::super::format::Pairs;
 use super::super::input::Input;
 use super::super::{Header, Import, Item, Items, LeftOut};
 use std::collections::VecDeque;
@@ -75,16 +74,14 @@ pub struct Text<L> {
     pub lines: L,
 }
 
-/// Imports a text format whose traces consist of one file, and which has no keys. `lines` creates the importer; its argument is the counter
+/// Imports a text format whose traces consist of one file. `lines` creates the importer; its argument is the counter
 /// of entries that are left out.
 pub fn import<L: Lines + 'static>(
     inputs: Vec<Input>,
-    pairs: &Pairs,
     header: Header,
     lines: impl FnOnce(LeftOut) -> L,
 ) -> Result<Import, TraceError> {
     let input = Input::only(inputs, &header.format)?;
-    pairs.finish(input.path(), &header.format, &[])?;
     let left_out = LeftOut::default();
     let lines = lines(left_out.clone());
     Ok(Import::new(header, items(Text { input, lines }), left_out))

@@ -73,9 +73,8 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(entries(head).next().is_some_and(fits))
 }
 
-fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
-    pairs.finish(input.path(), FORMAT.name, &[])?;
     let path = input.path().to_path_buf();
     let head = input.head()?;
     let Some((first, _)) = entries(head).next() else {

@@ -20,9 +20,8 @@ use crate::{Import, Item, LeftOut};
 const DAMAGED: &str = "the file is damaged: copy it again, or import the trace again";
 
 /// Opens a trace.
-pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+pub fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, super::FORMAT.name)?;
-    pairs.finish(input.path(), super::FORMAT.name, &[])?;
     let path = input.path().to_path_buf();
     let refuse = |what: &str, remedy: &str| Err(TraceError::whole(&path, what, remedy));
     let mut head = [0; MAGIC.len() + 8];

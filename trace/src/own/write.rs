@@ -7,7 +7,7 @@ use super::codec::{CodecState, put};
 use super::{BLOCK, BlockHead, DONE, End, MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};
 use crate::check::CheckedItems;
 use crate::error::TraceError;
-use crate::format::{ExportReport, Output, Pairs};
+use crate::format::{ExportReport, Output};
 use crate::{Header, Item, Items, LeftOut};
 use serde::Serialize;
 
@@ -17,13 +17,7 @@ const FULL_BYTES: usize = MAX_BLOCK_BYTES / 2;
 const LEVEL: i32 = 3;
 
 /// Writes a trace for which no entries were skipped.
-pub fn export(
-    header: &Header,
-    pairs: Pairs,
-    items: Items,
-    output: Output,
-) -> Result<ExportReport, TraceError> {
-    pairs.finish(&output.path, super::FORMAT.name, &[])?;
+pub fn export(header: &Header, items: Items, output: Output) -> Result<ExportReport, TraceError> {
     write(header, items, &LeftOut::default(), output)
 }
 

@@ -93,11 +93,11 @@ pub type Written = (Vec<u8>, Vec<(&'static str, u64)>);
 pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, String> {
     let to = SharedBytes::default();
     let path = Path::new("out");
-    let (format, pairs) = catalog::parse(format, path).map_err(|e| e.to_string())?;
+    let format = catalog::to_write(format, path).map_err(|e| e.to_string())?;
     let items: Items = Box::new(Vec::from(items).into_iter().map(Ok));
     let output = Output::new(path, Box::new(to.clone()));
     let export = format.export.expect("it can be written");
-    let done = export(header, pairs, items, output).map_err(|e| e.to_string())?;
+    let done = export(header, items, output).map_err(|e| e.to_string())?;
     Ok((to.bytes(), done.left_out))
 }
 

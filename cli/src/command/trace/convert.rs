@@ -97,7 +97,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
 
 /// Converts a trace to any format that foreread can write.
 pub fn export(args: &ExportArgs) -> Result<(), Fail> {
-    let (format, pairs) = catalog::parse(&args.to, &args.out)?;
+    let format = catalog::to_write(&args.to, &args.out)?;
     let Some(export) = format.export else {
         let written: Vec<&str> = catalog::ALL
             .iter()
@@ -113,7 +113,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Fail> {
     let trace = open(&args.files, args.from.as_deref())?;
     let left_out = trace.left_out.clone();
     let done = written(&args.out, |output| {
-        export(&trace.header, pairs, trace.items, output)
+        export(&trace.header, trace.items, output)
     })?;
     if args.out == Path::new("-") {
         return Ok(());

@@ -256,15 +256,15 @@ pub fn fit(names: &[String]) -> Fit {
 /// Assigns the columns that the user's keys select, in a table with these column names. Columns that no key selects are recognised by
 /// their names, as in [`by_names`]. Returns `None` if no key is given.
 pub fn by_keys(
-    pairs: &mut Pairs,
+    pairs: &Pairs,
     names: &[String],
     path: &Path,
 ) -> Result<Option<Columns>, TraceError> {
     let refuse = |what: String, remedy: &str| TraceError::whole(path, what, remedy);
-    let unit = |pairs: &mut Pairs, key: &str| match pairs.take(key) {
+    let unit = |key: &str| match pairs.get(key) {
         None => Ok(None),
-        Some(text) if text == "bytes" => Ok(Some(1)),
-        Some(text) if text == "sectors" => Ok(Some(SECTOR)),
+        Some("bytes") => Ok(Some(1)),
+        Some("sectors") => Ok(Some(SECTOR)),
         Some(text) => match number(text.as_bytes()).filter(|unit| (1..=MAX_UNIT).contains(unit)) {
             Some(unit) => Ok(Some(unit)),
             None => Err(refuse(
@@ -273,11 +273,11 @@ pub fn by_keys(
             )),
         },
     };
-    let (offset_unit, len_unit) = (unit(pairs, "offset-unit")?, unit(pairs, "len-unit")?);
+    let (offset_unit, len_unit) = (unit("offset-unit")?, unit("len-unit")?);
     let time = choice(pairs, "unit", &TIMES.map(|(name, _)| name), path)?.map(|n| TIMES[n].1);
     let mut columns = Columns(vec![None; names.len()]);
     for (key, role) in &ROLES[..NAMED] {
-        let Some(wanted) = pairs.take(key) else {
+        let Some(wanted) = pairs.get(key) else {
             continue;
         };
         let at = names.iter().position(|name| *name == wanted);
