@@ -134,87 +134,68 @@ fn an_inline_volumes_cache_is_limited_to_the_default() {
 #[test]
 fn hostile_and_invalid_volumes_are_one_line_errors() {
     let good = ("source", "s3://b/");
-    let long = "x".repeat(MAX_TEXT + 1);
-    for (all, flags, part) in [
-        (&[][..], &[][..], "no source"),
-        (&[("source", "")], &[], "no source"),
-        (&[good, ("bucketName", "b")], &[], "several sources"),
-        (&[("bucketName", "a/b")], &[], "several sources"),
-        (&[("source", "/etc")], &[], "not a source of a volume"),
-        (
-            &[("source", "/usr/../etc")],
-            &[],
-            "not a source of a volume",
-        ),
-        (&[("source", "usr")], &[], "not a source of a volume"),
-        (&[("source", "--help")], &[], "not a source of a volume"),
-        (
-            &[("source", "file:///usr")],
-            &[],
-            "not a source of a volume",
-        ),
-        (&[("source", "nbd://h/e")], &[], "not a source of a volume"),
-        (&[("source", "s3://b/\n--x")], &[], "control characters"),
-        (&[("source", "https://a/b?sig=HUSH")], &[], "signature"),
-        (&[("source", "https://u:HUSH@a/b")], &[], "signature"),
-        (&[("source", "HTTPS://u:HUSH@a/b")], &[], "signature"),
-        (&[("source", "S3://K:HUSH@b")], &[], "signature"),
-        (&[("source", "s3://HUSH@b/")], &[], "signature"),
-        (&[("source", "az://c/?sig=HUSH")], &[], "signature"),
-        (&[("source", "AZ://c/?SIG=HUSH")], &[], "signature"),
-        (&[("source", "hf://u:HUSH@u/r")], &[], "signature"),
-        (
-            &[("source", "https://h/https%3A%2F%2Fu%3AHUSH%40i")],
-            &[],
-            "signature",
-        ),
-        (
-            &[("source", "NBD://u:HUSH@h")],
-            &[],
-            "not a source of a volume",
-        ),
-        (&[("source", "u:HUSH@h/x")], &[], "not a source of a volume"),
-        (&[("bucketName", "K:HUSH@b")], &[], "signature"),
-        (&[("source", &long)], &[], "too long"),
-        (
-            &[good, ("endpointUrl", "http://u:HUSH@h")],
-            &[],
-            "credentials",
-        ),
-        (&[good, ("endpointUrl", "https://h/?HUSH")], &[], "a query"),
-        (&[good, ("endpointUrl", "HTTPS://h/#HUSH")], &[], "a query"),
-        (&[good, ("policy", "https://u:HUSH@h")], &[], "credentials"),
-        (&[good], &["region=s3://K:HUSH@b"], "credentials"),
-        (
-            &[good, ("https://u:HUSH@h", "1")],
-            &[],
-            "no volumeAttribute",
-        ),
-        (&[good], &["s3://K:HUSH@b"], "no mount option"),
-        (&[good, ("x\ny", "1")], &[], "no volumeAttribute"),
-        (&[good, ("cache", "much")], &[], "is not a size"),
-        (&[good, ("cache", "2Ti")], &[], "allows"),
-        (&[good, ("cache", "1")], &[], "allows"),
-        (&[good, ("diskCache", "yes")], &[], "neither true nor false"),
-        (&[good, ("diskCacheSize", "1Gi")], &[], "needs a disk cache"),
-        (
-            &[good, ("diskCache", "true"), ("diskCacheSize", "9Ti")],
-            &[],
-            "allows",
-        ),
-        (&[good], &["rw"], "no mount option"),
-        (&[good], &["record=/etc/x"], "no mount option"),
-        (&[good], &["control=/x"], "no mount option"),
-        (&[good], &["env=/x"], "no mount option"),
-        (&[good], &["disk-cache=/etc"], "no mount option"),
-        (&[good, ("region", "a")], &["region=b"], "both"),
-        (&[good, ("mountOptions", "plan=/x")], &[], "no mount option"),
-    ] {
+    let refused = |all: &[(&str, &str)], flags: &[&str], part: &str| {
         let refused = of(all, flags, false).expect_err(part);
         let line = refused.message();
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{line}");
         assert!(line.contains(part), "{part} in {line}");
         assert!(!line.contains('\n') && !line.contains("HUSH"), "{line}");
+    };
+    let long = "x".repeat(MAX_TEXT + 1);
+    refused(&[("source", &long)], &[], "too long");
+    refused(&[("source", "s3://b/\n--x")], &[], "control characters");
+    refused(&[good, ("x\ny", "1")], &[], "no volumeAttribute");
+    // Attributes, mount options, and a part of the error. `ok` is the source of a good volume.
+    let table = "\
+         |  | no source
+        source= |  | no source
+        ok bucketName=b |  | several sources
+        bucketName=a/b |  | several sources
+        source=/etc |  | not a source of a volume
+        source=/usr/../etc |  | not a source of a volume
+        source=usr |  | not a source of a volume
+        source=--help |  | not a source of a volume
+        source=file:///usr |  | not a source of a volume
+        source=nbd://h/e |  | not a source of a volume
+        source=https://a/b?sig=HUSH |  | signature
+        source=https://u:HUSH@a/b |  | signature
+        source=HTTPS://u:HUSH@a/b |  | signature
+        source=S3://K:HUSH@b |  | signature
+        source=s3://HUSH@b/ |  | signature
+        source=az://c/?sig=HUSH |  | signature
+        source=AZ://c/?SIG=HUSH |  | signature
+        source=hf://u:HUSH@u/r |  | signature
+        source=https://h/https%3A%2F%2Fu%3AHUSH%40i |  | signature
+        source=NBD://u:HUSH@h |  | not a source of a volume
+        source=u:HUSH@h/x |  | not a source of a volume
+        bucketName=K:HUSH@b |  | signature
+        ok endpointUrl=http://u:HUSH@h |  | credentials
+        ok endpointUrl=https://h/?HUSH |  | a query
+        ok endpointUrl=HTTPS://h/#HUSH |  | a query
+        ok policy=https://u:HUSH@h |  | credentials
+        ok | region=s3://K:HUSH@b | credentials
+        ok https://u:HUSH@h=1 |  | no volumeAttribute
+        ok | s3://K:HUSH@b | no mount option
+        ok cache=much |  | is not a size
+        ok cache=2Ti |  | allows
+        ok cache=1 |  | allows
+        ok diskCache=yes |  | neither true nor false
+        ok diskCacheSize=1Gi |  | needs a disk cache
+        ok diskCache=true diskCacheSize=9Ti |  | allows
+        ok | rw | no mount option
+        ok | record=/etc/x | no mount option
+        ok | control=/x | no mount option
+        ok | env=/x | no mount option
+        ok | disk-cache=/etc | no mount option
+        ok region=a | region=b | both
+        ok mountOptions=plan=/x |  | no mount option";
+    for [attributes, flags, part] in foreread_testing::rows(table) {
+        let all = attributes.split_whitespace().map(|text| match text {
+            "ok" => good,
+            text => text.split_once('=').expect("a pair"),
+        });
+        let flags = Vec::from_iter(flags.split_whitespace());
+        refused(&Vec::from_iter(all), &flags, part);
     }
     for all in [
         &[("source", "/usr")][..],
