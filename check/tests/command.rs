@@ -226,7 +226,7 @@ fn a_log_of_our_own_is_identical_and_one_changed_action_is_found() {
 fn five_lines(pages: u64, max_fetch: u64, policy: &str, event: &str) -> String {
     format!(
         "foreread-events 1\nconfig page=4096 capacity_pages={pages} max_fetch_bytes={max_fetch} max_in_flight=64 \
-         max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy {policy}\n\
+         max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0 max_short_ahead_in_flight=16\npolicy {policy}\n\
          E 0 open 0 0 {}\nE 1 {event}\n",
         1_u64 << 61
     )

@@ -10,11 +10,12 @@ use foreread::{Engine, ErrorKind, Options};
 pub use foreread_testing::VersionedSource as Store;
 use foreread_testing::{needs, says};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 const KIB: u64 = 1 << 10;
@@ -247,13 +248,20 @@ fn a_scan_keeps_reused_data_and_the_limit_holds() {
     let scanned = Store::new("s/scan", 320 * MIB);
     let cache = rig.open();
     read_whole(&cache, &used);
-    // Uses in one go with the fetch are not counted as such: these are another process's.
-    read_whole(&rig.open_other(1), &used);
     let mut sums = rig.objects().into_iter();
     let sums = sums.find(|path| path.extension().is_some_and(|it| it == "sums"));
-    let len = sums.and_then(|path| path.metadata().ok());
-    let len = len.map(|meta| meta.len());
-    assert_eq!(len.map(|len| len % 2), Some(1), "it was used again");
+    let sums = File::options()
+        .append(true)
+        .open(sums.expect("a file"))
+        .expect("opened");
+    let is_used_again = || sums.metadata().expect("there").len() % 2 == 1;
+    // Uses within a minute are one, also those of another process.
+    read_whole(&rig.open_other(1), &used);
+    assert!(!is_used_again());
+    let before = SystemTime::now() - Duration::from_secs(120);
+    sums.set_modified(before).expect("set");
+    read_whole(&rig.open_other(2), &used);
+    assert!(is_used_again());
     for part in whole(&scanned).chunks(8) {
         read(&cache, &scanned, part);
         flushed(&cache);

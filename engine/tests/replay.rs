@@ -206,7 +206,7 @@ fn a_touched_log_is_noticed() {
 #[test]
 fn an_invalid_log_is_an_error_with_its_line() {
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
-                max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy none\n";
+                max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0 max_short_ahead_in_flight=16\npolicy none\n";
     let empty = check(head.as_bytes()).expect("a log without events");
     assert_eq!(empty, LogCheck::default());
     let after = |line: &str| format!("{head}{line}");

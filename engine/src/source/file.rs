@@ -32,7 +32,6 @@ use super::{
     WritableSource,
 };
 use crate::chunk::Pool;
-#[cfg(feature = "uring")]
 use crate::sync::lock;
 use crate::system::{self, SystemRequest};
 use foreread_os::open::look;

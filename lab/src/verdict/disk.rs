@@ -534,7 +534,7 @@ mod tests {
         // 128 KiB is clearly slower than 2 MiB, but not than 512 KiB, which is near 2 MiB.
         assert_eq!(best(&[(128, 870.0), (512, 1090.0), (2048, 1250.0)]), 512);
         // The copy from the page cache takes longer than what 2 MiB save.
-        assert_eq!(best(&[(128, 1000.0), (512, 3000.0), (2048, 4000.0)]), 512);
+        assert_eq!(best(&[(128, 1000.0), (512, 3000.0), (2048, 3500.0)]), 512);
         let slow = (512, 600.0);
         assert_eq!(best(&[slow, (1024, 900.0), (2048, 930.0), large]), 1024);
         assert_eq!(best(&[]), 2048, "by formula");
