@@ -11,16 +11,17 @@
 //!   queried, opened, next in order ──► a position becomes a node
 //!   forget ──► counted down to zero ──► removed, with the reader that was kept for it
 //! ```
-//! `cp -r` opens the files of a folder in the order of their numbers, which differs from that of the listing. If three files in a row were
-//! opened with ascending numbers, the listing's files are sorted by number. If the next one is the next of these, [`Nodes::next`] gives
-//! this order, until files are opened in the order of the listing again.
-//!
 //! Example: `ls` of a folder with 1,000,000 names creates 1,000,000 positions in one listing, but no node. If a program then opens one of
 //! the files, nodes are created for this file and for the next files that are announced to the engine (`view/order.rs`).
+
+mod orders;
+
+pub use orders::by_number;
 
 use super::handles::FolderListing;
 use crate::source::tree::{Kind, Meta, NameBytes};
 use crate::{ListedFile, Reader};
+use orders::{Followed, OpenOrders};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
@@ -126,60 +127,6 @@ fn number_of(path: &Path, meta: &Meta) -> u64 {
     (u64::from_le_bytes(number) >> 1).max(ROOT + 1)
 }
 
-/// How often a file must follow the one before, in an order, until that order counts.
-const SURE: u32 = 2;
-/// Listings with more names are not sorted by number. The most sorted listings that are kept, with 16 bytes for each file.
-pub const MAX_SORTED: usize = 1 << 16;
-const MAX_ORDERS: usize = 4;
-
-/// The files of a listing, sorted by number.
-struct NumberOrder {
-    listing: Weak<FolderListing>,
-    /// Number and position in the listing.
-    files: Vec<(u64, u32)>,
-    /// Whether files are opened in this order.
-    is_followed: bool,
-}
-
-impl NumberOrder {
-    fn is_of(&self, listing: &Arc<FolderListing>) -> bool {
-        std::ptr::eq(self.listing.as_ptr(), Arc::as_ptr(listing))
-    }
-
-    /// The file after a number.
-    fn after(&self, number: u64) -> Option<(u64, u32)> {
-        let at = self
-            .files
-            .binary_search_by_key(&number, |file| file.0)
-            .ok()?;
-        self.files.get(at + 1).copied()
-    }
-}
-
-/// Returns the files of a listing, sorted by number.
-pub fn by_number(listing: &FolderListing) -> Vec<(u64, u32)> {
-    let file = |place| {
-        let (path, meta) = listing.entry(place)?;
-        (meta.kind == Kind::File).then(|| (number_of(&path, &meta), place))
-    };
-    let names = u32::try_from(listing.names.len()).unwrap_or(u32::MAX);
-    let mut files: Vec<(u64, u32)> = (0..names).filter_map(file).collect();
-    files.sort_unstable();
-    files
-}
-
-/// The file of a listing that was opened last, and in which order it and those before it were opened.
-#[derive(Default)]
-struct LastOpened {
-    listing: Weak<FolderListing>,
-    number: u64,
-    place: u32,
-    /// Files in a row with a higher number than the one before.
-    ascending: u32,
-    /// Files in a row that follow the one before in the listing.
-    in_listing: u32,
-}
-
 pub struct Nodes {
     /// A B-tree, because a hash table is up to half empty, and exists twice while it grows.
     told: BTreeMap<u64, Told>,
@@ -192,9 +139,7 @@ pub struct Nodes {
     listed: VecDeque<u64>,
     /// Numbers that were planned, oldest first; some were opened since.
     planned: VecDeque<u64>,
-    last_opened: LastOpened,
-    /// The listings that were sorted by number, oldest first.
-    orders: VecDeque<NumberOrder>,
+    orders: OpenOrders,
     /// Readers and listings that are no longer used, until the lock is released: dropping one may take long.
     unused: Vec<Arc<dyn Send + Sync>>,
 }
@@ -210,8 +155,7 @@ impl Nodes {
             most_idle,
             listed: VecDeque::new(),
             planned: VecDeque::new(),
-            last_opened: LastOpened::default(),
-            orders: VecDeque::new(),
+            orders: OpenOrders::default(),
             unused: Vec::new(),
         }
     }
@@ -399,53 +343,20 @@ impl Nodes {
     /// Records that a file was opened. Returns its listing if the files of the listing have to be sorted by number ([`Nodes::sorted`]).
     pub fn follow(&mut self, number: u64) -> Option<Arc<FolderListing>> {
         let (listing, place) = self.node(number)?.place.clone()?;
-        let last = &mut self.last_opened;
-        let is_same = std::ptr::eq(last.listing.as_ptr(), Arc::as_ptr(&listing));
-        if is_same && last.number == number {
-            return None;
-        }
-        let count = |count: u32, goes_on: bool| if goes_on { count + 1 } else { 0 };
-        let before = last.number;
-        let follows = is_same && listing.file_after(last.place) == Some(place);
-        *last = LastOpened {
-            listing: Arc::downgrade(&listing),
-            number,
-            place,
-            ascending: count(last.ascending, is_same && number > before),
-            in_listing: count(last.in_listing, follows),
-        };
-        let (by_number, in_listing) = (last.ascending >= SURE, last.in_listing >= SURE);
-        match self.orders.iter_mut().find(|order| order.is_of(&listing)) {
-            Some(order) => {
-                let is_next = order.after(before).is_some_and(|next| next.0 == number);
-                let is_followed = match order.is_followed {
-                    true => !in_listing,
-                    false => by_number && is_next && !in_listing,
-                };
-                // What was announced in the other order is announced anew.
-                if std::mem::replace(&mut order.is_followed, is_followed) != is_followed {
-                    self.drop_listed(0);
-                }
+        match self.orders.follow(&listing, place, number) {
+            Followed::AsBefore => None,
+            // What was announced in the other order is announced anew.
+            Followed::Otherwise => {
+                self.drop_listed(0);
                 None
             }
-            None => {
-                (by_number && !in_listing && listing.names.len() <= MAX_SORTED).then_some(listing)
-            }
+            Followed::Unsorted => Some(listing),
         }
     }
 
-    /// Takes the files of a listing, sorted by number.
+    /// Takes the files of a listing, sorted by number ([`by_number`]).
     pub fn sorted(&mut self, listing: &Arc<FolderListing>, files: Vec<(u64, u32)>) {
-        self.orders
-            .retain(|order| order.listing.strong_count() > 0 && !order.is_of(listing));
-        if self.orders.len() == MAX_ORDERS {
-            self.orders.pop_front();
-        }
-        self.orders.push_back(NumberOrder {
-            listing: Arc::downgrade(listing),
-            files,
-            is_followed: false,
-        });
+        self.orders.sorted(listing, files);
     }
 
     /// The file that follows a file in the caller's list or in a listing of its folder. A file of a listing that the kernel does not know
@@ -457,11 +368,7 @@ impl Nodes {
             Some(next) => next,
             None => {
                 let (listing, place) = place?;
-                let mut orders = self.orders.iter();
-                let place = match orders.find(|order| order.is_followed && order.is_of(&listing)) {
-                    Some(order) => order.after(number)?.1,
-                    None => listing.file_after(place)?,
-                };
+                let place = self.orders.after(&listing, place, number)?;
                 let (path, meta) = listing.entry(place)?;
                 let next = self.slot(&path, &meta);
                 if !self.told.contains_key(&next) {
@@ -796,7 +703,7 @@ mod tests {
             "sorted by the third, believed by the fourth"
         );
         assert!(each(&in_listing, 2));
-        assert_eq!(nodes.orders.len(), 1);
+        assert_eq!(nodes.orders.count(), 1);
         drop((
             own,
             nodes.told.split_off(&(ROOT + 1)),
@@ -804,7 +711,7 @@ mod tests {
         ));
         nodes.sorted(&listing(&[("a", 1)]), Vec::new());
         assert_eq!(
-            nodes.orders.len(),
+            nodes.orders.count(),
             1,
             "that of a listing which is gone is dropped"
         );

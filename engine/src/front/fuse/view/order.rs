@@ -1,9 +1,9 @@
 //! Announces to the engine which files follow an opened file, so that a policy can read them ahead.
 //!
-//! The order is that of the folder's listing, that of the inode numbers (`cp -r`; `nodes.rs`), or a list from the caller. If a program does not list the folder, but looks up names in their
-//! order, it is that of the listing or page that these look-ups requested (`names.rs`). A file is announced only if this needs no further
-//! request: the listings of the tree contain versions, and the file's listing is still trusted. If a file cannot be announced, this is no
-//! error; it is opened like any other file.
+//! The order is that of the folder's listing, that of the inode numbers (`nodes/orders.rs`), or a list from the caller. If a program does
+//! not list the folder, but looks up names in their order, it is that of the listing or page that these look-ups requested (`names.rs`).
+//! A file is announced only if this needs no further request: the listings of the tree contain versions, and the file's listing is still
+//! trusted. If a file cannot be announced, this is no error; it is opened like any other file.
 //!
 //! ```text
 //!   listing    a ──► b ──► c ──► ...            Nodes::next
