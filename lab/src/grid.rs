@@ -193,10 +193,9 @@ pub fn threads(asked: Option<u32>) -> usize {
     asked.map_or_else(processors, |asked| asked as usize)
 }
 
-/// Measures the cells that are not in the file, and returns the results of all cells in the order of `keys`. Once
-/// `stop` is not 0 (it is the number of a signal), cells that are being measured are finished and no other cells are started; cells that were not
-/// measured have no result.
-/// Returns the first error that occurred in a cell. The cells that were measured before the error are in the file.
+/// Measures the cells that are not in the file, and returns the results of all cells in the order of `keys`. Once `stop` is not 0 (it is
+/// the number of a signal), cells that are being measured are finished and no other cells are started; cells that were not measured have no
+/// result. Returns the first error that occurred in a cell. The cells that were measured before the error are in the file.
 pub fn run<R, E>(
     keys: &[CellKey],
     mut file: Option<&mut CellFile<R>>,

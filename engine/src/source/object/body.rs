@@ -32,7 +32,7 @@ const GROUP: u64 = GROUP_BYTES as u64;
 /// Messages that wait for the reader; the task holds one more.
 const GROUPS_AHEAD: usize = 3;
 
-/// How an error of the store is told.
+/// Turns an error of the store's client into a refusal.
 pub type Refuse = fn(Error) -> Refusal;
 
 /// The headers of a reply.

@@ -117,7 +117,7 @@ impl Store {
         }
     }
 
-    /// How an error of this store is told.
+    /// Returns the function that turns an error of this store's client into a refusal.
     pub fn refuse(&self) -> fn(object_store::Error) -> Refusal {
         if self.is_foreign {
             Refusal::of_foreign
