@@ -2,8 +2,6 @@
 //!
 //! A front end uses only the reader's interface, and does not decide what to read ahead.
 
-#[cfg(feature = "object")]
-mod ahead;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod error;
 #[cfg(feature = "fuse")]
@@ -16,7 +14,5 @@ pub mod observe;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod unix;
 
-#[cfg(feature = "object")]
-pub use ahead::Ahead;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 pub use error::{FrontError, FrontErrorKind};

@@ -33,7 +33,7 @@
 //! | choose a policy, the size of the cache, limits | [`Options`] |
 //! | bytes from elsewhere: a client of your own that blocks | [`source::Source`], and the example `custom_source` |
 //! | the same with an async client | `source::from_async` (feature `tokio`), and the example `async_source` |
-//! | readahead for a store of the crate `object_store` | `front::Ahead` (feature `object`), and the example `ahead` |
+//! | an object of a store of the crate `object_store` | `source::Object::in_store` (feature `object`) |
 //! | a policy of your own | [`policy`], and the example `custom_policy` |
 //! | serve or mount | [`front`] |
 //! | statistics and diagnosis | [`Reader::stats`], [`why_no_readahead`], [`eventlog`] |

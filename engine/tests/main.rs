@@ -6,8 +6,6 @@
     reason = "a test may panic if a thread cannot be started"
 )]
 
-#[cfg(feature = "object")]
-mod ahead;
 #[cfg(feature = "tokio")]
 mod async_source;
 mod budget;

@@ -238,7 +238,10 @@ impl Object {
     /// ```
     #[must_use]
     pub fn of_store(objects: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Object {
-        ForeignStore::new(objects).object(meta)
+        let store = Store::foreign(objects);
+        let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
+        let version = Version::replied(Validator::of(&meta));
+        Object::known(store, path, name, foreign_settings(), version)
     }
 
     /// Opens the listed version. No request is sent before the first read, which specifies that version.
@@ -438,23 +441,6 @@ impl StreamingSource for Object {
 
 /// Time limit of a request to a program's own store: longer than the retries of common clients.
 const FOREIGN_PATIENCE: Duration = Duration::from_secs(600);
-
-/// A program's own store. All its objects share the knowledge about its server.
-pub(crate) struct ForeignStore(Store);
-
-impl ForeignStore {
-    pub(crate) fn new(objects: Arc<dyn ObjectStore>) -> ForeignStore {
-        ForeignStore(Store::foreign(objects))
-    }
-
-    /// An object in the version that the store has reported.
-    pub(crate) fn object(&self, meta: ObjectMeta) -> Object {
-        let store = self.0.clone();
-        let (name, path) = (foreign_name(&store, &meta.location), meta.location.clone());
-        let version = Version::replied(Validator::of(&meta));
-        Object::known(store, path, name, foreign_settings(), version)
-    }
-}
 
 /// The settings for a program's own store: the program has chosen the store's limits and retries.
 fn foreign_settings() -> ObjectSettings {
