@@ -343,6 +343,16 @@ mod tests {
         }
     }
 
+    /// A run with gaps of a fifth of its bytes stays within a tight bound, and has readahead until its end.
+    #[test]
+    fn a_tight_bound_holds_for_a_run_with_gaps() {
+        let tight = run("auto:max-overfetch=1.1", "skip", "rbd");
+        let overfetch = tight.overfetch.expect("demanded");
+        assert!(overfetch <= 1.15, "{overfetch}");
+        let time = run("auto", "skip", "rbd").time_s;
+        assert!(tight.time_s <= 1.1 * time, "{} and {time}", tight.time_s);
+    }
+
     #[test]
     fn auto_follows_strides_and_backward_reads() {
         for workload in ["strided", "backward", "pairs", "streams"] {

@@ -9,8 +9,9 @@
 //! ```
 //! The inequality in the second line always holds, even if all outstanding readahead is wasted; the only exceptions are the minimum
 //! readahead of a sequential run and that of a mapped file (the *floors*, see below). `part` is `max-overfetch` less one: at 2, the
-//! default, one byte may be wasted for each byte that is demanded. If `max-overfetch` is below 1.25, the debt `d` shrinks with it; if it is
-//! 1, nothing is read ahead. The bytes that hints request (`asked`) raise the bound, because they are not the policy's choice.
+//! default, one byte may be wasted for each byte that is demanded. If `max-overfetch` is below 1.25, the debt `d` shrinks with it, and a
+//! long run has no more credit than a short one; if it is 1, nothing is read ahead. The bytes that hints request (`asked`) raise the bound,
+//! because they are not the policy's choice.
 //!
 //! The more bytes were wasted so far, the higher must be the chance that the bytes of a stream are used (the *price*). Each sequential run
 //! has a *floor*: `part` times its length, up to 512 KiB, may be read ahead regardless of the price and of earlier waste. So waste in other
@@ -127,14 +128,15 @@ impl Credit {
     /// Returns how many bytes may be read ahead for a sequential run of `run` bytes without breaking the bound on waste, even if all
     /// outstanding readahead is wasted. For a run of 2 MiB or more, the result is larger by up to the length of the run, but at most by
     /// an eighth of the cache. So a distant store is read at its full rate after some round trips, and when the run ends, it has wasted
-    /// no more than it has read.
+    /// no more than it has read. If `max-overfetch` is below 1.25, the result is not larger: a run with gaps would use up the whole
+    /// extension at once, and then have no readahead for a long time.
     pub fn left_of_run(&self, run: u64, source: &SourceView) -> u64 {
-        let more = if run < LONG_RUN {
+        let more = if run < LONG_RUN || self.part < FULL_DEBT {
             0
         } else {
             run.min(source.room / 8)
         };
-        self.left(source, mul_div(more, self.part.min(FULL_DEBT), FULL_DEBT))
+        self.left(source, more)
     }
 
     /// Returns how many bytes a sequential run may have read ahead beyond the bound on waste: `floor`, or 0 if the run has only one short
