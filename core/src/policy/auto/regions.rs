@@ -51,7 +51,8 @@ const MIN_RUN: u64 = 64;
 const MIN_MISSING: u64 = 4;
 
 /// The least chance at which a half is read: below it, more bytes would be wasted than any price of a wait justifies. With 1/2, programs
-/// take 1.06 of the time and read 0.95 of the bytes; with 2/5, 0.92 and 1.07.
+/// take 1.06 of the time and read 0.95 of the bytes; with 2/5, 0.92 and 1.07. A chance that falls with each miss in a mapped file, and
+/// reading the rest of a region once half of it is cached, cost more bytes for the same time.
 const MIN_CHANCE: u64 = survival::ONE * 9 / 20;
 /// The least chance for a source that one fetch at a time keeps busy, if it can transfer a region within this many waits: there a byte
 /// costs only time. With 1/8 the gain is the same, with 1/3 three quarters of it. The rate is taken to be at least that of a disk, since
