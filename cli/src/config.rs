@@ -225,43 +225,26 @@ impl Config {
         allow(dead_code, reason = "servers alone take it")
     )]
     pub fn disk_cache(&self, asked: Option<&str>) -> Result<Option<DiskCache>, Fail> {
-        self.opened(asked, None, DiskCache::named)
+        self.opened(asked, DiskCache::named)
     }
 
-    /// Like [`Config::disk_cache`], but for a server, which starts without a disk cache if the cache cannot be used at the start. `names`
-    /// is how long folder listings in the cache are trusted; if it is `None`, the cache's own setting is used.
+    /// Like [`Config::disk_cache`], but for a server, which starts without a disk cache if the cache cannot be used at the start.
     #[cfg(feature = "object")]
-    pub fn server_cache(
-        &self,
-        asked: Option<&str>,
-        names: Option<&str>,
-    ) -> Result<Option<DiskCache>, Fail> {
-        self.opened(asked, names, DiskCache::if_usable)
+    pub fn server_cache(&self, asked: Option<&str>) -> Result<Option<DiskCache>, Fail> {
+        self.opened(asked, DiskCache::if_usable)
     }
 
     #[cfg(feature = "object")]
     fn opened(
         &self,
         asked: Option<&str>,
-        names: Option<&str>,
         open: fn(&str) -> Result<Option<DiskCache>, SourceOpenError>,
     ) -> Result<Option<DiskCache>, Fail> {
         let asked = asked.map(|text| Set::new(text.to_string(), "--disk-cache"));
         let set = asked.or_else(|| self.disk_cache.clone());
-        let Some(mut set) = set.filter(|set| !set.value.is_empty()) else {
-            let unused = |names| {
-                let remedy = "name its folder with --disk-cache DIR";
-                Err(Fail::input(
-                    "--disk-cache-names needs a disk cache",
-                    names,
-                    remedy,
-                ))
-            };
-            return names.map_or(Ok(None), unused);
+        let Some(set) = set.filter(|set| !set.value.is_empty()) else {
+            return Ok(None);
         };
-        if let Some(names) = names {
-            set.value = format!("{},names={names}", set.value);
-        }
         open(&set.value).map_err(|error| {
             Failure::from(OpenError::Source(error))
                 .within(&set.from)

@@ -343,8 +343,8 @@ pub struct ServerSettings {
 }
 
 impl ServerArgs {
-    /// Returns the settings, and the engine's options that follow from them. `names` is the value of `--disk-cache-names`.
-    pub fn settings(&self, names: Option<&str>) -> Result<(ServerSettings, Options), Fail> {
+    /// Returns the settings, and the engine's options that follow from them.
+    pub fn settings(&self) -> Result<(ServerSettings, Options), Fail> {
         let config = config::load()?;
         let policy = config.serving(self.policy.as_deref(), self.max_overfetch.as_deref())?;
         let hint = config.hint(self.hint);
@@ -358,10 +358,8 @@ impl ServerArgs {
         }
         #[cfg(feature = "object")]
         {
-            options.disk_cache = config.server_cache(self.disk_cache.as_deref(), names)?;
+            options.disk_cache = config.server_cache(self.disk_cache.as_deref())?;
         }
-        #[cfg(not(feature = "object"))]
-        let _ = names;
         let settings = ServerSettings {
             config,
             policy,

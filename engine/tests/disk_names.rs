@@ -5,7 +5,7 @@ use crate::common::stores::{Kind, Store as Bucket};
 use crate::common::{object_settings, read_all};
 use crate::disk_cache::{Rig, files, flushed};
 use foreread::source::SourceError;
-use foreread::source::disk_cache::{CacheInspector, DiskCache, KeptNames};
+use foreread::source::disk_cache::{CacheInspector, DiskCache};
 use foreread::source::object::ObjectSettings;
 use foreread::source::tree::{Meta, Tree};
 use foreread_testing::{BucketServer, Latch, LyingProxy, Method, needs};
@@ -202,79 +202,19 @@ fn invalid_names_are_rejected() {
     });
 }
 
-/// With a time the store is not asked about names at all, also not by an open; without the option nothing is kept or used.
+/// Without the option nothing is kept or used.
 #[test]
-fn names_are_believed_for_a_time_or_not_kept() {
+fn names_are_not_kept_if_switched_off() {
     each_filled(|bucket, rig| {
-        let open = |names| rig.open_with(|settings| settings.names = names);
-        let off = open(KeptNames::Off);
+        let open = || rig.open_with(|settings| settings.keeps_names = false);
+        let off = open();
         assert_eq!(names(&*tree(&off, bucket), "sub").expect("listed"), ["x"]);
         flushed(&off);
         assert!(kept(rig).is_empty());
         list_once(rig, bucket);
         bucket.put("d/new", vec![7; 10]);
-        let believed = open(KeptNames::Believed(Duration::from_secs(3600)));
-        let before = bucket.names.seen().len();
-        let second = tree(&believed, bucket);
-        for _ in 0..2 {
-            assert_eq!(names(&*second, "").expect("kept"), ALL);
-        }
-        let a = look(&*second, "a").expect("kept");
-        assert!(!second.is_unsure(Path::new("a")));
-        assert_eq!(bucket.names.seen().len(), before);
-        assert_eq!(read(&*second, "a", &a).expect("as listed"), [1; 5000]);
-        let new = look(&*second, "new").expect("what the disk does not know is asked for");
-        assert_eq!(new.size, 10);
-        let young = open(KeptNames::Believed(Duration::from_nanos(1)));
-        let third = tree(&young, bucket);
-        names(&*third, "").expect("kept");
-        let b = look(&*third, "b").expect("there");
-        read(&*third, "b", &b).expect("checked");
-        while third.is_unsure(Path::new("b")) {
-            std::thread::yield_now();
-        }
-        let listed = names(&*third, "").expect("listed");
+        let listed = names(&*tree(&open(), bucket), "").expect("listed");
         assert!(listed.contains(&"new".to_string()));
-    });
-}
-
-/// Makes the listings on the disk two hours older.
-fn age(rig: &Rig) {
-    for path in kept(rig) {
-        let text = std::fs::read_to_string(&path).expect("a text");
-        let (_, text) = text.split_once('\n').expect("lines");
-        let number = text
-            .split_once("listed ")
-            .and_then(|rest| rest.1.split_once('\n'));
-        let number = number.expect("a date").0;
-        let ms: u64 = number.parse().expect("a number");
-        let text = text.replace(number, &(ms - 2 * 3600 * 1000).to_string());
-        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, text.as_bytes());
-        std::fs::write(&path, format!("foreread-names 1 {sum:016x}\n{text}")).expect("written");
-    }
-}
-
-/// If the store's listing differs from an old one on the disk, it is believed for the same time.
-#[test]
-fn what_the_check_found_is_believed_too() {
-    each_listed(|bucket, rig| {
-        age(rig);
-        bucket.put("d/new", vec![7; 10]);
-        bucket.put("d/b", vec![9; 6000]);
-        let believed = KeptNames::Believed(Duration::from_secs(3600));
-        let tree = tree(&rig.open_with(|settings| settings.names = believed), bucket);
-        let old = names(&*tree, "").expect("kept");
-        assert!(!old.contains(&"new".to_string()), "too old to be believed");
-        while tree.is_unsure(Path::new("b")) {
-            std::thread::yield_now();
-        }
-        let before = bucket.names.seen().len();
-        for _ in 0..3 {
-            let now = names(&*tree, "").expect("kept");
-            assert!(now.contains(&"new".to_string()));
-            assert_eq!(look(&*tree, "b").expect("kept").size, 6000);
-        }
-        assert_eq!(bucket.names.seen().len(), before);
     });
 }
 

@@ -18,8 +18,6 @@ use foreread::Engine;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, UnmountOutcome};
 use foreread::source;
 use foreread::source::SourceName;
-#[cfg(feature = "object")]
-use foreread::source::disk_cache::KeptNames;
 use foreread::source::tree::Tree;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
 use foreread_os::ends;
@@ -75,14 +73,6 @@ pub struct MountArgs {
     pub options: Vec<String>,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// How long to trust folder listings of an earlier mount: TIME, check, off [default: check]
-    ///
-    /// The disk cache keeps the listings of a prefix. check: the next mount shows a kept listing at once and lists the
-    /// folder in the background; until the listing is complete, an open checks with the store. TIME, such as 10m: files
-    /// in listings younger than that open without a request. off: no listings are kept.
-    #[cfg(feature = "object")]
-    #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = names)]
-    pub disk_cache_names: Option<String>,
     /// Let other users read, as permissions allow
     #[arg(long)]
     pub allow_other: bool,
@@ -103,12 +93,6 @@ pub struct MountArgs {
     pub plan: Option<PathBuf>,
 }
 
-/// Checks the value of [`KeptNames`].
-#[cfg(feature = "object")]
-fn names(text: &str) -> Result<String, String> {
-    KeptNames::parse(text).map(|_| text.to_string())
-}
-
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     are_taken_apart(&args.options)?;
     if args.once && !background::is_behind() && shows_already(&args.dir, &args.source)? {
@@ -117,11 +101,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     if args.detach && !background::is_behind() {
         return background::begin(&args::given());
     }
-    #[cfg(feature = "object")]
-    let names = args.disk_cache_names.as_deref();
-    #[cfg(not(feature = "object"))]
-    let names = None;
-    let (settings, options) = args.server.settings(names)?;
+    let (settings, options) = args.server.settings()?;
     #[cfg(feature = "object")]
     let tree = match &options.disk_cache {
         Some(cache) => cache.open_tree(&args.source)?,

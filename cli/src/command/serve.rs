@@ -106,7 +106,7 @@ const MAX_CLIENTS: u32 = 2048;
 
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let listen = places(args)?;
-    let (settings, options) = args.server.settings(None)?;
+    let (settings, options) = args.server.settings()?;
     let reader = Reader::open(args.source.clone(), options)?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
     serving::note_cache(&engine, args.server.cache);

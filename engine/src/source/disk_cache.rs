@@ -58,7 +58,7 @@ pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport};
 pub use folder::OLD_FOLDER;
 pub use inspect::{BlockState, CacheInspector, TrimCounts, VersionSummary};
 pub use names::ListingSummary;
-pub use settings::{DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache};
+pub use settings::{DiskCacheSettings, FreeSpace, NOTATION, SharedBucket, SharedCache};
 pub use shared::DiskCacheCounts;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -192,7 +192,7 @@ impl DiskCache {
     }
 
     /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before the first
-    /// file of a folder with a cached listing is opened, the listing is checked with the store ([`KeptNames`]). This function sends no
+    /// file of a folder with a cached listing is opened, the listing is checked with the store ([`DiskCacheSettings::keeps_names`]). This function sends no
     /// request if the listing of the root folder is cached.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl DiskCache {
         name: impl Into<SourceName>,
         settings: ObjectSettings,
     ) -> Result<Arc<dyn Tree>, SourceOpenError> {
-        if self.settings().names == KeptNames::Off {
+        if !self.settings().keeps_names {
             return Ok(Arc::new(Prefix::open_with(name, settings)?));
         }
         let tree = kept_tree::KeptTree::open(self, name.into(), settings)?;

@@ -10,12 +10,10 @@
 //! opened. The cached listing of a folder is shown only until the store has answered: after that, the mount shows the store's
 //! listing. If the store refuses to list a folder, its cached listing is not checked again.
 //!
-//! This module opens a file only after the store has confirmed that the file exists, unless the cached listing is younger than the user's
-//! limit ([`KeptNames::Believed`]). If a cached listing lacks a name, the store is asked before the name is reported as absent. A thread
-//! stops waiting for the check of a listing as soon as the result is no longer needed.
+//! This module opens a file only after the store has confirmed that the file exists. If a cached listing lacks a name, the store is asked
+//! before the name is reported as absent. A thread stops waiting for the check of a listing as soon as the result is no longer needed.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
-use super::settings::KeptNames;
 use super::tier::Note;
 use super::{DiskCache, SourceName, SourceOpenError};
 use crate::source::object::{ObjectSettings, Prefix};
@@ -88,8 +86,6 @@ struct KeptFolder {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CheckState {
-    /// The listing is younger than the user's limit.
-    Believed,
     Waiting,
     Running,
     /// The store did not answer: cached names are shown, and each open sends a request.
@@ -103,17 +99,13 @@ impl KeptFolder {
     }
 
     /// The names that may be shown without contacting the store.
-    fn shown(&self, ttl: Duration) -> Option<&Arc<FolderNames>> {
-        let is_shown = match self.check {
-            CheckState::Believed | CheckState::Done => self.listing.is_younger(ttl),
-            CheckState::Waiting | CheckState::Running => !self.is_wrong,
-            CheckState::Failed => false,
-        };
-        is_shown.then_some(&self.listing.names)
+    fn shown(&self) -> Option<&Arc<FolderNames>> {
+        let is_checking = matches!(self.check, CheckState::Waiting | CheckState::Running);
+        (is_checking && !self.is_wrong).then_some(&self.listing.names)
     }
 
     fn is_unchecked(&self) -> bool {
-        !matches!(self.check, CheckState::Believed | CheckState::Done)
+        self.check != CheckState::Done
     }
 }
 
@@ -167,13 +159,6 @@ impl Drop for KeptTree {
 }
 
 impl KeptPrefix {
-    fn ttl(&self) -> Duration {
-        match self.cache.settings().names {
-            KeptNames::Believed(ttl) => ttl,
-            KeptNames::Checked | KeptNames::Off => Duration::ZERO,
-        }
-    }
-
     /// Reads the cached listing of a folder from the disk.
     fn read(&self, folder: &Path, most: Option<usize>) -> Option<KeptListing> {
         let name = self.unasked.folder_name(folder)?;
@@ -234,42 +219,31 @@ impl KeptPrefix {
 
     /// The names of a folder that may be shown without contacting the store. `is_one`: the caller looks up a single name.
     fn shown(self: &Arc<Self>, folder: &Path, is_one: bool) -> Option<Arc<FolderNames>> {
-        let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
+        let hash = self.hasher.hash_one(folder);
         {
             let state = lock(&self.state);
-            if let Some(known) = state.folders.get(folder)
-                && let Some(names) = known.shown(ttl)
-            {
-                return Some(Arc::clone(names));
+            if let Some(known) = state.folders.get(folder) {
+                return known.shown().cloned();
             }
             let is_known = state.settled.contains_key(&hash) || state.settled.len() >= MAX_SETTLED;
-            if is_known && (ttl.is_zero() || is_one) || state.held >= MAX_HELD {
+            if is_known || state.held >= MAX_HELD {
                 return None;
             }
         }
         let listing = self.read(folder, is_one.then_some(LOOK_BYTES))?;
-        let (names, is_young) = (Arc::clone(&listing.names), listing.is_younger(ttl));
+        let names = Arc::clone(&listing.names);
         let mut state = lock(&self.state);
-        let is_new = !state.settled.contains_key(&hash);
-        state.settled.entry(hash).or_default();
-        let check = match state.folders.get(folder) {
-            // Another thread was first, or some of the names are known to be outdated.
-            Some(known) if known.check != CheckState::Believed => {
-                return known.shown(ttl).cloned();
-            }
-            _ if is_young => CheckState::Believed,
-            _ if !is_new => return None,
-            _ => CheckState::Waiting,
-        };
+        // Another thread may have been first.
+        if state.settled.contains_key(&hash) {
+            return state.folders.get(folder)?.shown().cloned();
+        }
+        state.settled.insert(hash, None);
         let kept = KeptFolder {
             listing,
-            check,
+            check: CheckState::Waiting,
             is_wrong: false,
         };
         state.put(folder, kept);
-        if check == CheckState::Believed {
-            return Some(names);
-        }
         state.queue.push_back(folder.to_path_buf());
         let starts = state.checkers < CHECKERS;
         state.checkers += usize::from(starts);
@@ -295,9 +269,9 @@ impl KeptPrefix {
     }
 
     /// Takes over the store's listing of a folder. `None`: the folder is gone. Writes the listing to the disk if its names differ from
-    /// those on the disk, or if its date matters.
+    /// those on the disk, or if the listing on the disk is old.
     fn settle(&self, folder: &Path, names: Option<&Arc<FolderNames>>, listed_ms: u64) {
-        let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
+        let hash = self.hasher.hash_one(folder);
         let mut state = lock(&self.state);
         let kept = state.take(folder);
         let kept = kept.map(|kept| {
@@ -308,9 +282,9 @@ impl KeptPrefix {
             });
             (kept.check != CheckState::Done && is_same, kept)
         });
-        let is_fresh = kept.as_ref().is_some_and(|(is_same, kept)| {
-            *is_same && ttl.is_zero() && kept.listing.is_younger(RENEWED_EACH)
-        });
+        let is_fresh = kept
+            .as_ref()
+            .is_some_and(|(is_same, kept)| *is_same && kept.listing.is_younger(RENEWED_EACH));
         let written = state.settled.entry(hash).or_default();
         let is_recent = written.is_some_and(|written| written.elapsed() < WRITTEN_EACH);
         let is_news = names.is_none() || !is_fresh && !is_recent;
@@ -355,7 +329,6 @@ impl KeptPrefix {
             };
             let names = &known.listing.names;
             match known.check {
-                CheckState::Believed => return Ok(()),
                 CheckState::Running if known.held() <= PAGE => state = self.wait(state)?,
                 CheckState::Waiting | CheckState::Running | CheckState::Failed => break,
                 CheckState::Done => {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the settings of a disk cache are written as text.
-pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]";
+pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=off]";
 
 /// Default of [`SharedBucket::patience`]. Chosen, not measured.
 const BUCKET_PATIENCE: Duration = Duration::from_millis(1500);
@@ -26,52 +26,12 @@ pub struct DiskCacheSettings {
     pub others_trusted: bool,
     /// Always read cached data from disk, even if the store is faster. This is for stores that charge for reads. Default false.
     pub reads_slow_disk: bool,
-    /// How long to trust the folder listings that an earlier mount has cached. Default [`KeptNames::Checked`].
-    pub names: KeptNames,
+    /// Keep the listings of a mounted prefix for the next mount, which shows them at once and lists the folders again in the
+    /// background. Until a folder has been listed again, opening one of its files asks the store for the file's version. Default true.
+    pub keeps_names: bool,
     /// A second tier below this folder, shared by several machines. Everyone who can write to it is trusted. Default none.
     pub shared: Option<SharedCache>,
 }
-
-/// Whether and how a mount of a prefix caches the store's listings for the next mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeptNames {
-    /// The next mount shows cached listings at once, and lists the folders again in the background. Until a folder has been listed again,
-    /// opening one of its files asks the store for the file's version.
-    #[default]
-    Checked,
-    /// Like [`KeptNames::Checked`], but listings younger than this are trusted: a file is opened as the version in the listing.
-    Believed(Duration),
-    /// Listings are not cached, and existing ones are not used.
-    Off,
-}
-
-impl KeptNames {
-    /// Parses `check`, `off`, or a time in whole seconds, minutes, hours or days: `30s`, `10m`, `1h`, `1d`. `0s` means `check`.
-    ///
-    /// # Errors
-    /// Returns an error with the expected notation if the text is invalid.
-    pub fn parse(text: &str) -> Result<KeptNames, String> {
-        let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
-        let seconds = units.iter().find_map(|(unit, seconds)| {
-            let digits = text.strip_suffix(unit)?;
-            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-            let number: u64 = digits.parse().ok().filter(|_| is_number)?;
-            let all = number.checked_mul(*seconds)?;
-            (all <= MAX_BELIEVED_S).then_some(all)
-        });
-        match (text, seconds) {
-            ("off", _) => Ok(KeptNames::Off),
-            ("check", _) | (_, Some(0)) => Ok(KeptNames::Checked),
-            (_, Some(seconds)) => Ok(KeptNames::Believed(Duration::from_secs(seconds))),
-            _ => Err(format!(
-                "{text} is neither check, nor off, nor a time from 0s to 365d such as 10m"
-            )),
-        }
-    }
-}
-
-/// Maximum time for which listings can be trusted: a year.
-const MAX_BELIEVED_S: u64 = 365 * 86_400;
 
 /// The shared tier: a folder or a bucket that several machines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +93,7 @@ impl DiskCacheSettings {
             free: FreeSpace::Percent(10),
             others_trusted: false,
             reads_slow_disk: false,
-            names: KeptNames::default(),
+            keeps_names: true,
             shared: None,
         }
     }
@@ -217,11 +177,9 @@ impl DiskCacheSettings {
             }
             ("others", "trusted") => self.others_trusted = true,
             ("slow-disk", "read") => self.reads_slow_disk = true,
-            ("names", _) => {
-                let names = KeptNames::parse(value);
-                self.names = names.map_err(|why| format!("names={why}"))?;
-            }
+            ("names", "off") => self.keeps_names = false,
             ("others", _) => return Err(format!("others={value} is not others=trusted")),
+            ("names", _) => return Err(format!("names={value} is not names=off")),
             ("slow-disk", _) => return Err(format!("slow-disk={value} is not slow-disk=read")),
             _ => return Err(format!("{key}= is not one of its keys")),
         }
@@ -263,7 +221,7 @@ mod tests {
     fn a_text_names_the_folder_and_its_limits() {
         let parsed = |text: &str| DiskCacheSettings::parse(text).expect(text);
         assert_eq!(parsed("/c"), DiskCacheSettings::new("/c"));
-        let all = parsed("/c,d,free=1G,size=3M,others=trusted,slow-disk=read,names=10m");
+        let all = parsed("/c,d,free=1G,size=3M,others=trusted,slow-disk=read,names=off");
         assert_eq!(
             all,
             DiskCacheSettings {
@@ -272,22 +230,10 @@ mod tests {
                 free: FreeSpace::Bytes(1 << 30),
                 others_trusted: true,
                 reads_slow_disk: true,
-                names: KeptNames::Believed(Duration::from_secs(600)),
+                keeps_names: false,
                 shared: None,
             }
         );
-        for (text, names) in [
-            ("0s", KeptNames::Checked),
-            ("check", KeptNames::Checked),
-            ("off", KeptNames::Off),
-            ("2d", KeptNames::Believed(Duration::from_secs(172_800))),
-        ] {
-            assert_eq!(KeptNames::parse(text), Ok(names));
-        }
-        let wrong = ",s,10,-1s,+1s,1.5h,1w,366d,18446744073709551615d,\u{e4}";
-        for text in wrong.split(',') {
-            assert!(KeptNames::parse(text).is_err(), "{text}");
-        }
         let shared = parsed("/c,shared=/mnt/x,shared-size=2G,size=1G");
         let dir = "/mnt/x".into();
         let size_bytes = 2 << 30;
@@ -321,7 +267,7 @@ mod tests {
             shared=http://u:secret@h/p: shared= must be a folder, or a bucket such as s3://, gs:// or az://
             free=100%: free=100% is not a whole percent from 0 to 99
             others=all: others=all is not others=trusted
-            names=soon: names=soon is neither check, nor off, nor a time from 0s to 365d such as 10m";
+            names=10m: names=10m is not names=off";
         for (text, why) in refused
             .lines()
             .filter_map(|row| row.trim().split_once(": "))
