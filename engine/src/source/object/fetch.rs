@@ -18,7 +18,6 @@
 use super::body::{Body, Head};
 use super::network::Turn;
 use super::refusal::Refusal;
-use super::reply::ObjectSize;
 use super::settings::ObjectSettings;
 use super::store::Store;
 use super::version::{Validator, Version};
@@ -199,14 +198,6 @@ impl Asker<'_> {
                 let said = Validator::new(etag.as_deref(), modified, 0);
                 return Ok(Front::empty(said, asked.elapsed()));
             }
-            Err(refusal @ Refusal::NoSize(_)) => {
-                let head = self.in_time(self.ask(GetOptions::new().with_head(true)));
-                let there = head.await.map_err(|other| match other.is_passing() {
-                    true => other,
-                    false => refusal,
-                })?;
-                return Ok(Front::empty(Validator::of(&there.meta), asked.elapsed()));
-            }
             Err(refusal) if held.is_none() && refusal.may_be_of_nothing() => {
                 return self.probe_whole(refusal, asked).await;
             }
@@ -338,12 +329,10 @@ impl Asker<'_> {
         range: Range<u64>,
         condition: GetOptions,
     ) -> Result<Body, Refusal> {
-        let wanted = Some(GetRange::Bounded(range.clone()));
-        let mut options = GetOptions {
-            range: wanted,
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
             ..condition
         };
-        options.extensions.insert(ObjectSize(version.size()));
         let answer = self.begun(options).await;
         let (head, body) = answer.map_err(|refusal| version.refused(refusal))?;
         let is_first = version.is_listed();

@@ -596,9 +596,7 @@ impl Refusal {
                 "switch off compression for this object on the server"
             }
             Refusal::Folder => "add a / at the end of the name",
-            Refusal::NoSize(_) => {
-                "use a server that reports the object's size in Content-Range, or in the Content-Length of a reply to HEAD"
-            }
+            Refusal::NoSize(_) => "use a server that reports the object's size in Content-Range",
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
             Refusal::Connect(why) if has_no_address(why) => {
                 "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host name cannot be resolved"

@@ -9,7 +9,7 @@
 //!   206  bytes 0-0/0, bytes */0;  204     ──► Empty
 //!   200  the requested bytes, or an object of up to 128 KiB, from which the part is cut ──► 206
 //!   200  anything else                    ──► WholeObject
-//!   206  bytes 0-9/*                      ──► 10 bytes of an object of known size; if unknown NoSize; HEAD returns it
+//!   206  bytes 0-9/*                      ──► NoSize
 //!        decompressed by the server       ──► requested as stored (`Accept-Encoding: gzip`); decompressed again: Unpacked
 //!        a folder of Azure                ──► Folder
 //!   Last-Modified in a form of RFC 9110   ──► the form that object_store accepts; else none
@@ -46,10 +46,6 @@ const NO_CODINGS: [&str; 8] = [
 
 /// The first and the last byte that a request asks for.
 pub type RequestRange = (u64, u64);
-
-/// The size of a request's object, as far as it is known; it is attached to the request as an extension.
-#[derive(Clone, Copy, Debug)]
-pub struct ObjectSize(pub u64);
 
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
@@ -157,11 +153,10 @@ fn is_folder(headers: &HeaderMap) -> bool {
     .any(|(name, value)| header(headers, name).is_some_and(|own| own.eq_ignore_ascii_case(value)))
 }
 
-/// Checks that a reply with status 206 has the requested part. `known` is the size of the object, as far as it is known.
+/// Checks that a reply with status 206 has the requested part.
 pub fn check_part(
     headers: &mut HeaderMap,
     (first, last): RequestRange,
-    known: Option<ObjectSize>,
     stores_codings: bool,
 ) -> Result<(), Refusal> {
     check_coding(headers, stores_codings)?;
@@ -172,13 +167,7 @@ pub fn check_part(
         return Err(empty(headers));
     }
     let (from, to) = said.range.ok_or_else(unreadable)?;
-    let has_version = ["etag", "last-modified"].map(|name| headers.contains_key(name));
-    let known = known.filter(|_| has_version.contains(&true));
-    let size = said.size.or(known.map(|ObjectSize(size)| size));
-    let size = size.ok_or_else(|| Refusal::NoSize(one_line(text)))?;
-    if size == 0 {
-        return Err(Refusal::OtherPart);
-    }
+    let size = said.size.ok_or_else(|| Refusal::NoSize(one_line(text)))?;
     // A part may be shorter because the object is shorter: the caller knows the old size, and compares it.
     if from != first || to != last.min(size - 1) || from > to {
         return Err(Refusal::OtherPart);
@@ -464,9 +453,7 @@ impl ReplyCheck {
     async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let range = header(request.headers(), "range").and_then(parse_range);
         let lists = request.extensions().get::<PageRequest>().cloned();
-        let known = request.extensions().get::<ObjectSize>().copied();
         let unless = request.headers().get("if-none-match").cloned();
-        let is_head = request.method() == http::Method::HEAD;
         if let Some(authorization) = &self.authorization {
             request
                 .headers_mut()
@@ -502,15 +489,9 @@ impl ReplyCheck {
             return Err(refuse(Refusal::Folder));
         }
         match (status, range, lists) {
-            (200..=299, None, None) if is_head => {
-                check_coding(reply.headers(), stores_codings).map_err(refuse)?;
-                if header(reply.headers(), "content-length").is_none() {
-                    return Err(refuse(Refusal::NoSize("none".to_string())));
-                }
-            }
             (200..=299, _, Some(wanted)) => return listed(reply, &wanted, self.wire).await,
             (206, Some(range), _) => {
-                check_part(reply.headers_mut(), range, known, stores_codings).map_err(refuse)?
+                check_part(reply.headers_mut(), range, stores_codings).map_err(refuse)?
             }
             (200 | 203, Some(range), _) => {
                 let part = part_of_whole(reply, range, stores_codings).await;
@@ -679,50 +660,40 @@ mod tests {
 
     #[test]
     fn a_range_is_read_in_any_writing_and_written_in_one() {
-        let part = |text: &str, etag: &str, asked, known: Option<u64>| {
+        let part = |text: &str, etag: &str, asked| {
             let mut headers = HeaderMap::new();
             for (name, value) in [("content-range", text), ("etag", etag)] {
                 headers.insert(name, HeaderValue::from_str(value).expect(value));
             }
             settle_version(&mut headers);
-            check_part(&mut headers, asked, known.map(ObjectSize), false).map(|()| headers)
+            check_part(&mut headers, asked, false).map(|()| headers)
         };
         for text in
             "bytes 2-5/10|Bytes 2-5/10|bytes=2-5/10|bytes  2-5/10|BYTES: 2 - 5 / 10|\tbytes\t2-5/10"
                 .split('|')
         {
-            let headers = part(text, "", (2, 5), None).expect(text);
+            let headers = part(text, "", (2, 5)).expect(text);
             assert_eq!(header(&headers, "content-range"), Some("bytes 2-5/10"));
             let length = header(&headers, "content-length");
             assert_eq!(length, Some("4"), "in chunks there is none");
         }
         for text in ["bytes 0-0/0", "bytes */0", "bytes 0--1/0"] {
             let (etag, modified) = (Some("\"e\"".to_string()), None);
-            let refused = part(text, "\"e\"", (0, 9), None);
+            let refused = part(text, "\"e\"", (0, 9));
             assert_eq!(refused, Err(Refusal::Empty { etag, modified }), "{text}");
         }
-        for (known, etag, is_right) in [
-            (None, "\"e\"", false),
-            (Some(10), "\"e\"", true),
-            (Some(10), "", false),
-        ] {
-            let checked = part("bytes 2-5/*", etag, (2, 5), known).map(drop);
-            let refused = Err(Refusal::NoSize("bytes 2-5/*".to_string()));
-            assert_eq!(checked, if is_right { Ok(()) } else { refused });
-        }
+        let sizeless = part("bytes 2-5/*", "\"e\"", (2, 5));
+        let refused = Err(Refusal::NoSize("bytes 2-5/*".to_string()));
+        assert_eq!(sizeless, refused);
         for text in "bytes */10|items 2-5/10|2-5/10|bytes 2-5|bytes x-5/10|bytes 2-5/x".split('|') {
             let refused = Err(Refusal::ContentRange(text.to_string()));
-            assert_eq!(part(text, "", (2, 5), None), refused);
+            assert_eq!(part(text, "", (2, 5)), refused);
         }
         for text in "bytes 1-5/10|bytes 2-6/10|bytes 2-5/4|bytes 5-2/10".split('|') {
-            assert_eq!(
-                part(text, "", (2, 5), None),
-                Err(Refusal::OtherPart),
-                "{text}"
-            );
+            assert_eq!(part(text, "", (2, 5)), Err(Refusal::OtherPart), "{text}");
         }
         assert_eq!(
-            check_part(&mut headers(&[]), (2, 5), None, false),
+            check_part(&mut headers(&[]), (2, 5), false),
             Err(Refusal::NoContentRange)
         );
     }
