@@ -81,7 +81,7 @@ pub use read::{Progress, TaskRead};
 pub use reads::LentBytes;
 use reads::NotedHits;
 pub use reads::ReadBuf;
-use shared::{DriverShared, Guard, Loops, Outside};
+use shared::{DriverShared, Loops, Outside};
 pub use span::ReadSpan;
 pub use state::event_error;
 use state::{NewFile, State};
@@ -362,21 +362,10 @@ impl Driver {
         Ok(named.collect())
     }
 
-    /// Takes the lock in order to write a file.
-    fn lock_for_log(&self) -> std::io::Result<Guard<'_>> {
-        self.enter()
-            .lock()
-            .map_err(|_| std::io::Error::other("the engine stopped after an internal error"))
-    }
-
-    pub fn flush_log(&self) -> std::io::Result<()> {
-        let mut state = self.lock_for_log()?;
-        state.log().map_or(Ok(()), EventLog::flush)
-    }
-
     /// Flushes and closes the event log. Returns the counters at the time of the log's last line.
     pub fn end_log(&self) -> std::io::Result<Stats> {
-        let mut state = self.lock_for_log()?;
+        let stopped = |_| std::io::Error::other("the engine stopped after an internal error");
+        let mut state = self.enter().lock().map_err(stopped)?;
         state.take_log().map_or(Ok(()), |mut log| log.flush())?;
         Ok(state.machine().stats())
     }

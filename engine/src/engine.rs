@@ -226,14 +226,6 @@ impl Engine {
         &self.shared.policy
     }
 
-    /// Writes all pending lines of the event log to its file. The lines are also written when the engine ends.
-    ///
-    /// # Errors
-    /// Returns the first error that occurred while writing the log.
-    pub fn flush_event_log(&self) -> std::io::Result<()> {
-        self.shared.driver.flush_log()
-    }
-
     /// Ends the event log, if there is one: all lines are written to its file, and nothing is added afterwards. Returns the counters at
     /// the time of the log's last line, so that the log and the counters cover the same period.
     ///

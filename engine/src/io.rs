@@ -13,7 +13,6 @@
 //! | `std::io::Read`, `Seek` | always | this one |
 //! | `tokio::io::AsyncRead`, `AsyncSeek` | `tokio` | `tasks.rs` |
 //! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
-//! | `bytes::Bytes` out of `Reader::read_bytes_at` | `bytes` | this one |
 //!
 //! The cursor has no buffer, because the engine's cache already contains the bytes: a read of a few bytes costs one look-up in that
 //! cache.
@@ -21,15 +20,11 @@
 #[cfg(any(feature = "tokio", feature = "futures"))]
 mod tasks;
 
-#[cfg(feature = "bytes")]
-use crate::error::ReadError;
 use crate::reader::Reader;
-#[cfg(feature = "bytes")]
-use bytes::Bytes;
 use std::borrow::Borrow;
 use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 
-/// A [`Reader`] with a position, for programs that read sequentially. Created by [`Reader::cursor`] and [`Reader::into_cursor`].
+/// A [`Reader`] with a position, for programs that read sequentially. Created by [`Reader::cursor`] or [`ReadCursor::new`].
 ///
 /// **Errors.** A failed read returns a [`std::io::Error`] whose kind follows from the error number
 /// ([`ReadError::errno`](crate::ReadError::errno)): `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed. The
@@ -87,12 +82,6 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.reader.borrow()
     }
 
-    /// Returns the reader, and drops the position.
-    #[must_use]
-    pub fn into_reader(self) -> R {
-        self.reader
-    }
-
     /// The offset of the next read.
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -132,12 +121,6 @@ impl Reader {
     pub fn cursor(&self) -> ReadCursor<&Reader> {
         ReadCursor::new(self)
     }
-
-    /// A [`ReadCursor`] that owns this reader.
-    #[must_use]
-    pub fn into_cursor(self) -> ReadCursor {
-        ReadCursor::new(self)
-    }
 }
 
 impl<R: Borrow<Reader>> Read for ReadCursor<R> {
@@ -159,53 +142,5 @@ impl<R: Borrow<Reader>> Read for ReadCursor<R> {
 impl<R: Borrow<Reader>> Seek for ReadCursor<R> {
     fn seek(&mut self, to: SeekFrom) -> Result<u64> {
         self.move_to(to)
-    }
-}
-
-/// Each read allocates a buffer of its length; if the read reaches the end of the source, the result is shorter. The bytes are copied once,
-/// from the cache. A `Bytes` does not hold pages of the cache, so keeping it uses no cache memory.
-#[cfg(feature = "bytes")]
-impl Reader {
-    /// Like [`Reader::read_at`], but returns the bytes in a new buffer. At the end of the source, the returned buffer is empty.
-    ///
-    /// ```
-    /// use foreread::{Options, Reader, source::Mem};
-    /// use std::sync::Arc;
-    ///
-    /// let reader = Reader::open(Arc::new(Mem::new(b"head and tail".to_vec())), Options::default())?;
-    /// assert_eq!(reader.read_bytes_at(0, 4)?, "head");
-    /// assert_eq!(reader.read_bytes_at(9, 100)?, "tail");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Returns the errors of [`Reader::read_at`].
-    pub fn read_bytes_at(&self, offset: u64, len: usize) -> std::result::Result<Bytes, ReadError> {
-        let mut buf = self.room(offset, len);
-        let read = self.read_at(&mut buf, offset)?;
-        buf.truncate(read);
-        Ok(buf.into())
-    }
-
-    /// Like [`Reader::read_bytes_at`], but asynchronous, like [`Reader::read_at_async`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`Reader::read_at`].
-    pub async fn read_bytes_at_async(
-        &self,
-        offset: u64,
-        len: usize,
-    ) -> std::result::Result<Bytes, ReadError> {
-        let mut buf = self.room(offset, len);
-        let read = self.read_at_async(&mut buf, offset).await?;
-        buf.truncate(read);
-        Ok(buf.into())
-    }
-
-    /// Allocates the buffer of a read. It is limited to the rest of the source plus one byte, so that the read notices if the
-    /// source has grown.
-    fn room(&self, offset: u64, len: usize) -> Vec<u8> {
-        let left = self.size().saturating_sub(offset).saturating_add(1);
-        vec![0; len.min(usize::try_from(left).unwrap_or(usize::MAX))]
     }
 }

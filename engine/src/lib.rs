@@ -51,7 +51,6 @@
 //! | `tls` | no | TLS for the NBD server, and `nbds://` |
 //! | `tokio` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`]; async clients as sources |
 //! | `futures` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`] |
-//! | `bytes` | no | `Reader::read_bytes_at`, which returns `bytes::Bytes` |
 //!
 //! Programs with their own sources need only `foreread = { version = "0.1", default-features = false }`; files are then read by
 //! threads.

@@ -109,7 +109,7 @@ fn threads_open_read_and_close_freely() {
         }
     });
     assert_eq!((engine.gauges().files, engine.meter().held_bytes()), (0, 0));
-    engine.flush_event_log().expect("written");
+    engine.end_event_log().expect("written");
     drop(engine);
     let text = std::io::BufReader::new(std::fs::File::open(log.path()).expect("the log"));
     let done = check_log(text).expect("identical");

@@ -7,7 +7,7 @@
 
 use crate::common::{Rng, by, named, opened, right, runtime, wait_until};
 use foreread::io::ReadCursor;
-use foreread::source::{Mem, SourceError};
+use foreread::source::SourceError;
 use foreread::{OpenError, Options, ReadError, Reader};
 use foreread_testing::{self as testing, Faulty};
 use std::io::{Error, ErrorKind, Read, Seek, SeekFrom};
@@ -32,12 +32,12 @@ fn std_read_goes_through_the_whole_source() {
     let read = reader.cursor().read_to_end(&mut all);
     assert_eq!(read.expect("read"), SIZE as usize);
     right(&all, 0, 0);
-    let mut cursor = reader.try_clone().expect("a clone").into_cursor();
+    let mut cursor = ReadCursor::new(reader.try_clone().expect("a clone"));
     let copy = std::io::copy(&mut cursor, &mut copied);
     assert_eq!(copy.expect("copied"), SIZE);
     assert_eq!(cursor.position(), SIZE);
     assert_eq!(copied, all);
-    assert_eq!(cursor.into_reader().size(), SIZE);
+    assert_eq!(cursor.reader().size(), SIZE);
 }
 
 #[test]
@@ -241,19 +241,4 @@ mod tasks {
         assert!(read.expect_err("broken").downcast::<ReadError>().is_ok());
         assert_eq!(cursor.position(), 0);
     }
-}
-
-#[cfg(feature = "bytes")]
-#[test]
-fn bytes_come_in_a_buffer_of_their_length() {
-    let reader = opened(Mem::new(testing::pattern(0, 10_000, 0)), options());
-    let got = reader.read_bytes_at(100, 500).expect("read");
-    right(&got, 100, 0);
-    assert_eq!(got.len(), 500);
-    // No room for that much is made.
-    let tail = reader.read_bytes_at(9_990, usize::MAX).expect("read");
-    assert_eq!(tail.len(), 10);
-    assert!(reader.read_bytes_at(10_000, 5).expect("the end").is_empty());
-    let task = pollster::block_on(reader.read_bytes_at_async(100, 500)).expect("read");
-    assert_eq!(task, got);
 }

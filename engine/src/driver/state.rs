@@ -98,10 +98,6 @@ impl State {
         self.now
     }
 
-    pub fn log(&mut self) -> Option<&mut EventLog> {
-        self.log.as_mut()
-    }
-
     /// Takes the event log out of the state; nothing is logged afterwards.
     pub fn take_log(&mut self) -> Option<EventLog> {
         self.log.take()
