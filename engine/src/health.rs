@@ -8,6 +8,8 @@ use foreread_core::stats::Stats;
 pub const MIN_READS: u64 = 100;
 /// The fraction of reads, or of bytes, that counts as nearly all.
 const NEARLY_ALL: f64 = 0.95;
+const EVICTED: &str = "data read ahead is evicted before it is used; allow a larger cache, or use smaller readahead windows, such as \
+                       linux-6.18:max=64K";
 
 fn nearly_all(of: u64, whole: u64) -> bool {
     whole > 0 && of as f64 / whole as f64 > NEARLY_ALL
@@ -22,55 +24,21 @@ pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
         && !params.any(|(param, value)| param.key == "max-overfetch" && *value == 1000)
 }
 
-/// Explains why `policy` does not read ahead, from the counters since the cache was created. Returns `None` if readahead runs or is not
-/// needed.
+/// Explains why `policy` does not read ahead, or to no use, from the counters since the cache was created. Returns `None` if readahead runs
+/// or is not needed.
 ///
 /// ```
 /// use foreread::{Stats, why_no_readahead};
 ///
 /// let cold = Stats::of(|stats| (stats.demand_reads, stats.misses) = (1000, 1000));
-/// assert_eq!(why_no_readahead("none", &cold).as_deref(), Some("the policy is 'none'"));
+/// assert_eq!(why_no_readahead("none", &cold), Some("the policy is none"));
 /// ```
 #[must_use]
-pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
+pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<&'static str> {
     let is_cached = nearly_all(stats.hits, stats.demand_reads) && stats.ra_ops == 0;
-    if stats.demand_reads < MIN_READS || is_cached {
-        return None;
-    }
-    if policy == "none" {
-        return Some("the policy is 'none'".to_string());
-    }
-    // Files of a listing, an announced order and a plan are read ahead without a window of the policy.
-    if stats.ra_planned_ops == 0 && stats.ra_ops == 0 {
-        let reads = stats.demand_reads;
-        return Some(format!(
-            "{policy} found no sequential reads among {reads}, or has a hint that reads are random"
-        ));
-    }
-    if stats.ra_ops == 0 && stats.ra_refused_bytes == 0 {
-        return Some(format!(
-            "everything that {policy} wanted to read ahead was already cached, or is beyond the end of the file"
-        ));
-    }
-    if nearly_all(stats.ra_refused_bytes, stats.ra_planned_bytes) {
-        return Some(
-            "readahead requests are refused, because too little memory or too few requests are available; allow a larger cache"
-                .to_string(),
-        );
-    }
-    if nearly_all(stats.ra_failed_bytes, stats.ra_bytes) {
-        return Some(
-            "nearly all readahead requests fail in the source; check the source".to_string(),
-        );
-    }
-    if thrashes(stats) {
-        let remedy =
-            "allow a larger cache, or use smaller readahead windows, such as linux-6.18:max=64K";
-        return Some(format!(
-            "data read ahead is evicted before it is used; {remedy}"
-        ));
-    }
-    None
+    let state = readahead_state(policy, stats);
+    let is_told = stats.demand_reads >= MIN_READS && !is_cached;
+    (is_told && (!state.on || state.why == EVICTED)).then_some(state.why)
 }
 
 /// Whether the cache is too small for the readahead: most of what is read ahead is evicted and then requested again; or most of it
@@ -83,23 +51,24 @@ fn thrashes(stats: &Stats) -> bool {
     thrash > 0.5 * ahead || stats.unused_bytes as f64 > 0.5 * ahead && thrash > 0.5 * missed
 }
 
-/// Whether readahead runs for one stream of reads, and the reason for this state. The reasons are fixed texts without numbers, so that
-/// streams can be grouped by them.
+/// Whether readahead runs, and the reason for this state. The reasons are fixed texts without numbers, so that streams can be grouped by
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadaheadState {
-    /// Whether it has read ahead for this stream.
+    /// Whether it has read ahead.
     pub on: bool,
     /// The reason.
     pub why: &'static str,
 }
 
-/// Whether readahead runs for one open file description, and why, as derived from its counters.
+/// Whether readahead runs, and why, as derived from the counters of one open file description, or of a whole engine.
 #[must_use]
 pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     let off = |why| ReadaheadState { on: false, why };
     if policy == "none" {
         return off("the policy is none");
     }
+    // Files of a listing, an announced order and a plan are read ahead without a window of the policy.
     if stats.ra_planned_ops == 0 && stats.ra_ops == 0 {
         return match stats.demand_reads {
             0 => off("nothing was read yet"),
@@ -110,16 +79,20 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     }
     if nearly_all(stats.ra_refused_bytes, stats.ra_planned_bytes) {
         return off(
-            "readahead is refused, because too little memory or too few requests were available",
+            "readahead is refused, because too little memory or too few requests are available; allow a larger cache",
         );
     }
     if stats.ra_ops == 0 {
-        return off("the bytes to read ahead were already cached");
+        return off(
+            "the bytes to read ahead were already cached, or are beyond the end of the file",
+        );
     }
     if nearly_all(stats.ra_failed_bytes, stats.ra_bytes) {
-        return off("readahead requests fail in the source");
+        return off("nearly all readahead requests fail in the source; check the source");
     }
-    let why = if nearly_all(stats.unused_bytes, stats.ra_bytes) {
+    let why = if thrashes(stats) {
+        EVICTED
+    } else if nearly_all(stats.unused_bytes, stats.ra_bytes) {
         "running, but unused"
     } else {
         "running"
@@ -158,52 +131,31 @@ mod tests {
                 (s.unused_bytes, s.thrash_bytes) = (unused, thrash)
             })
         };
+        // The state, and whether it is told of an engine.
         let rows = [
-            (Stats::default(), "", "nothing was read yet"),
-            (few, "", "too few reads to tell"),
-            (cached, "", "its reads are cached"),
-            (
-                reads,
-                "linux-6.18 found no sequential reads among 1000",
-                "no sequential reads",
-            ),
-            (
-                planned,
-                "everything that linux-6.18 wanted to read ahead was",
-                "the bytes to read",
-            ),
-            (
-                refused,
-                "readahead requests are refused",
-                "readahead is refused",
-            ),
-            (
-                failed,
-                "nearly all readahead requests fail",
-                "readahead requests fail",
-            ),
-            (unused, "", "running, but unused"),
-            (evicted, "data read ahead is evicted", "running"),
-            (
-                thrash(6_000, 2_001),
-                "data read ahead is evicted",
-                "running",
-            ),
-            (thrash(6_000, 1_999), "", "running"),
-            (thrash(4_000, 2_001), "", "running"),
-            (ran, "", "running"),
-            (listed, "", "running"),
-            (of_listing, "", "running"),
+            (Stats::default(), false, "nothing was read yet"),
+            (few, false, "too few reads to tell"),
+            (cached, false, "its reads are cached"),
+            (reads, true, "no sequential reads"),
+            (planned, true, "the bytes to read ahead were"),
+            (refused, true, "readahead is refused"),
+            (failed, true, "nearly all readahead requests fail"),
+            (unused, false, "running, but unused"),
+            (evicted, true, EVICTED),
+            (thrash(6_000, 2_001), true, EVICTED),
+            (thrash(6_000, 1_999), false, "running"),
+            (thrash(4_000, 2_001), false, "running"),
+            (ran, false, "running"),
+            (listed, false, "running"),
+            (of_listing, false, "running"),
         ];
-        for (stats, why, state) in rows {
-            let told = why_no_readahead("linux-6.18", &stats).unwrap_or_default();
-            assert!(
-                told.starts_with(why) && told.is_empty() == why.is_empty(),
-                "{told}"
-            );
-            let told = readahead_state("linux-6.18", &stats);
-            assert!(told.why.starts_with(state), "{told:?}");
-            assert_eq!(told.on, state.starts_with("running"), "{told:?}");
+        for (stats, is_told, why) in rows {
+            let state = readahead_state("linux-6.18", &stats);
+            assert!(state.why.starts_with(why), "{state:?}");
+            let is_on = why.starts_with("running") || why == EVICTED;
+            assert_eq!(state.on, is_on, "{state:?}");
+            let told = why_no_readahead("linux-6.18", &stats);
+            assert_eq!(told, is_told.then_some(state.why));
             assert!(!readahead_state("none", &stats).on);
         }
     }

@@ -103,7 +103,7 @@ fn a_budget_without_bytes_leaves_reads_as_they_are() {
     let why = why_no_readahead("linux-6.18", &stats);
     // A reader that reaches a readahead before a worker does reads it itself: it is demand then.
     if stats.used_bytes == 0 {
-        let is_refused = why.is_some_and(|why| why.starts_with("readahead requests are refused"));
+        let is_refused = why.is_some_and(|why| why.starts_with("readahead is refused"));
         assert!(is_refused, "{stats:?}");
     }
 }
