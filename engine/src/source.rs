@@ -60,7 +60,7 @@ pub use queue::{CompletedTransfer, Io, Queue, Transfer};
 pub(crate) use queue::{PieceCopier, piece_of, serial_of, tag};
 #[cfg(feature = "rbd")]
 pub use rbd::{
-    RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
+    RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdRead, RbdSettings,
 };
 
 /// Storage to read from: a file, an object, an image, or bytes that a program provides.

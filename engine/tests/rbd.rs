@@ -141,26 +141,6 @@ fn stderr_is_as_it_was_when_an_image_is_open() {
 }
 
 #[test]
-fn an_image_reports_its_object_layout() {
-    needs!(let cluster = cluster());
-    rbd(&cluster, "create --size 16M rbd/plain");
-    let stripes = "--stripe-unit 64K --stripe-count 4 --object-size 1M";
-    let create = format!("create --size 16M {stripes} rbd/striped");
-    rbd(&cluster, &create);
-    let layout = |name: &str| {
-        let image = Rbd::open(&uri(&cluster, name)).expect("open");
-        let layout = image.layout().expect("a layout");
-        (
-            layout.object_bytes,
-            layout.stripe_unit_bytes,
-            layout.stripe_count,
-        )
-    };
-    assert_eq!(layout("plain"), (4 * MIB, 4 * MIB, 1));
-    assert_eq!(layout("striped"), (MIB, 64 << 10, 4));
-}
-
-#[test]
 fn a_namespace_is_part_of_the_name() {
     needs!(let cluster = cluster());
     rbd(&cluster, "namespace create rbd/spaced");

@@ -19,7 +19,6 @@ use super::{
     errno_text,
 };
 use address::Address;
-pub use client::RbdLayout;
 use client::{Api, Image, LibraryError, Pool, RbdError, Step, Ticket};
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -184,17 +183,6 @@ impl Rbd {
             _image: image,
             inner: Arc::clone(&self.inner),
         })
-    }
-
-    /// Returns the layout of the image: the sizes of its objects and stripes.
-    ///
-    /// # Errors
-    /// Returns an error if librbd does not report the layout.
-    pub fn layout(&self) -> Result<RbdLayout, SourceError> {
-        self.inner
-            .image()?
-            .layout()
-            .map_err(|refused| self.inner.failed(refused.errno))
     }
 }
 

@@ -187,17 +187,6 @@ impl Drop for Pool {
     }
 }
 
-/// The layout of an image in objects: `rbd-aligned` takes these values as `object`, `stripe-unit` and `stripe-count`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RbdLayout {
-    /// Bytes of an object.
-    pub object_bytes: u64,
-    /// Bytes that go to one object before the next object follows.
-    pub stripe_unit_bytes: u64,
-    /// Number of objects in a stripe.
-    pub stripe_count: u64,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub id: String,
@@ -276,37 +265,6 @@ impl Image {
             id,
             snap: snap.map(|_| number),
             size,
-        })
-    }
-
-    pub fn layout(&self) -> Result<RbdLayout, RbdError> {
-        let (mut unit, mut count) = (0, 0);
-        let empty = ImageInfo {
-            size: 0,
-            object_size: 0,
-            objects: 0,
-            order: 0,
-            prefix: [0; 24],
-            parent_pool: 0,
-            parent_name: [0; 96],
-        };
-        let mut info = empty;
-        // SAFETY: a live image, a struct of librbd's type, and its size.
-        done(Step::Stat, unsafe {
-            (self.api.rbd_stat)(self.handle, &mut info, size_of::<ImageInfo>())
-        })?;
-        // SAFETY: a live image; an integer is written.
-        done(Step::Stat, unsafe {
-            (self.api.rbd_get_stripe_unit)(self.handle, &mut unit)
-        })?;
-        // SAFETY: as above.
-        done(Step::Stat, unsafe {
-            (self.api.rbd_get_stripe_count)(self.handle, &mut count)
-        })?;
-        Ok(RbdLayout {
-            object_bytes: info.object_size,
-            stripe_unit_bytes: unit,
-            stripe_count: count,
         })
     }
 }
@@ -503,18 +461,6 @@ pub type Handle = *mut c_void;
 /// The type of the callback that a librbd thread calls when a read has ended; its parameters are the completion and an argument.
 pub type Callback = extern "C" fn(Handle, Handle);
 
-/// `rbd_image_info_t` of `rbd/librbd.h`, whose layout is part of the ABI `librbd.so.1`.
-#[repr(C)]
-pub struct ImageInfo {
-    pub size: u64,
-    pub object_size: u64,
-    pub objects: u64,
-    pub order: c_int,
-    pub prefix: [c_char; 24],
-    pub parent_pool: i64,
-    pub parent_name: [c_char; 96],
-}
-
 /// Why librbd is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LibraryError {
@@ -565,9 +511,6 @@ functions! {
     rbd rbd_get_size(Handle, *mut u64) -> c_int;
     rbd rbd_get_id(Handle, *mut c_char, usize) -> c_int;
     rbd rbd_snap_get_id(Handle, *const c_char, *mut u64) -> c_int;
-    rbd rbd_stat(Handle, *mut ImageInfo, usize) -> c_int;
-    rbd rbd_get_stripe_unit(Handle, *mut u64) -> c_int;
-    rbd rbd_get_stripe_count(Handle, *mut u64) -> c_int;
     rbd rbd_aio_create_completion(Handle, Option<Callback>, *mut Handle) -> c_int;
     rbd rbd_aio_read(Handle, u64, usize, *mut c_char, Handle) -> c_int;
     rbd rbd_aio_get_return_value(Handle) -> isize;
