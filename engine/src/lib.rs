@@ -27,7 +27,7 @@
 //! | task | see |
 //! |---|---|
 //! | read from tasks of any runtime | [`Reader::read_at_async`]; [`io::ReadCursor`] with the feature `tokio` or `futures` |
-//! | read a list of ranges that is known beforehand | [`Reader::plan`] |
+//! | fetch ranges that are known beforehand | [`Reader::prefetch`] |
 //! | many files in one cache | [`Engine`] |
 //! | files in a known order, read ahead before they are opened | [`Engine::list`] |
 //! | choose a policy, the size of the cache, limits | [`Options`] |
@@ -96,7 +96,6 @@ mod log;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 mod options;
-mod plan;
 mod readahead;
 mod reader;
 pub mod source;
@@ -124,6 +123,5 @@ pub use fork::Fork;
 pub use health::{ReadaheadState, readahead_state, why_no_readahead};
 pub use latency::Latencies;
 pub use options::{Limits, Options, PolicyChoice, Storage};
-pub use plan::ReadPlan;
 pub use readahead::{ByCapacity, Largest, Readahead};
 pub use reader::{FilePosition, ListedFile, Listing, Origin, ReadAt, Reader};

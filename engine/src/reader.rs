@@ -376,8 +376,7 @@ impl Reader {
     }
 
     /// Announces that the caller will read these bytes. The bytes are fetched whatever the policy decides, as far as the cache has room.
-    /// After a hint ([`Reader::advise`]), in contrast, the policy decides whether to fetch. [`Reader::plan`] announces a whole list of
-    /// ranges.
+    /// After a hint ([`Reader::advise`]), in contrast, the policy decides whether to fetch.
     ///
     /// # Errors
     /// Returns an error if the engine has stopped.

@@ -4,7 +4,6 @@
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ]
 //!                            └─ Ahead::next: ranges that enter the window are prefetched, adjacent ones as one request
 //! ```
-//! This module works like `foreread::ReadPlan`, but the bytes are read into Python memory.
 
 use foreread::{ReadError, Reader};
 
