@@ -47,7 +47,7 @@ pub fn of_traces(
 ) -> Result<PlanReport, TraceError> {
     let mut making = PlanBuilder::default();
     for trace in traces {
-        let import = foreread_trace::open(std::slice::from_ref(trace), format)?;
+        let import = foreread_trace::open(trace, format)?;
         making.run(import, trace)?;
     }
     let dropped = making.runs.dropped;

@@ -52,7 +52,7 @@ fn expected(row: &Row) -> Counts {
 
 /// The counts of a trace, and the names of its files.
 fn counted(half: &str, name: &str) -> (Counts, Vec<String>) {
-    let trace = foreread_trace::open(&[folder(half).join(name)], None)
+    let trace = foreread_trace::open(&folder(half).join(name), None)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let (mut counts, mut read, mut names) = ([0; 5], BTreeSet::new(), Vec::new());
     for item in trace.items {

@@ -120,7 +120,7 @@ pub fn ready_of(
     args: &ReplayArgs,
     files: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Replay, Fail> {
-    let import = traces::open(&[path.to_path_buf()], args.format.as_deref())?;
+    let import = traces::open(path, args.format.as_deref())?;
     let part = replay::Part {
         limit: args.records,
         only: args.only.clone(),

@@ -13,23 +13,18 @@ use foreread_trace::open::{Watch, open_watched};
 use foreread_trace::{Import, Item, Items, TraceError};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Opens a trace, with a progress bar that advances as records are read.
-pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
+pub fn open(file: &Path, format: Option<&str>) -> Result<Import, Fail> {
     let watch = Watch::default();
-    let mut import = open_watched(files, format, &watch)?;
-    let total = files
-        .iter()
-        .map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len()))
-        .sum();
+    let mut import = open_watched(file, format, &watch)?;
+    let total = std::fs::metadata(file).map_or(0, |meta| meta.len());
     let mut bar = Bar::new();
-    bar.stage(&format!(
-        "reading {}, MiB",
-        one_line(&files[0].display().to_string())
-    ));
+    let name = one_line(&file.display().to_string());
+    bar.stage(&format!("reading {name}, MiB"));
     import.items = Box::new(Moving {
         items: import.items,
         bar,

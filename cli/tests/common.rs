@@ -58,7 +58,7 @@ pub fn unprivileged<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Comm
 
 /// The items of a trace, of which each has to be whole.
 pub fn items(trace: &Path, format: Option<&str>) -> impl Iterator<Item = Item> {
-    let import = open::open(&[trace.to_path_buf()], format).expect("a trace");
+    let import = open::open(trace, format).expect("a trace");
     import.items.map(|item| item.expect("whole"))
 }
 

@@ -27,8 +27,7 @@ fn shipped() -> PathBuf {
 }
 
 fn reads(path: &Path) -> Vec<Record> {
-    let import =
-        foreread_trace::open(&[path.to_path_buf()], None).unwrap_or_else(|error| panic!("{error}"));
+    let import = foreread_trace::open(path, None).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
         (import.header.format.as_str(), import.header.level),
         ("foreread serve", Level::BelowCache)
@@ -141,7 +140,7 @@ fn they_can_be_replayed_by_what_each_read_waited_for() {
     for name in NAMES {
         let path = shipped().join(format!("{name}.frt"));
         let count = facts(&path).reads;
-        let import = foreread_trace::open(std::slice::from_ref(&path), None).expect("a trace");
+        let import = foreread_trace::open(&path, None).expect("a trace");
         let loaded = Arc::new(load(name, import, &Part::default()).expect("a replay"));
         let replay = Replay::of(&loaded, Some(Mode::Deps), Some(0.0)).expect("starts and ends");
         let workload = &replay.workload;

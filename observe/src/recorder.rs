@@ -317,7 +317,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("t.frt");
         std::fs::write(&path, &*bytes.lock().expect("whole")).expect("room");
-        let import = foreread_trace::open(&[path], None).expect("a trace");
+        let import = foreread_trace::open(&path, None).expect("a trace");
         assert_eq!(
             (import.header.format.as_str(), import.header.lacks.threads),
             ("test", true)

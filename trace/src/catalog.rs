@@ -97,14 +97,19 @@ fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
             "a Git LFS pointer, not the file itself",
             "fetch the file: git lfs pull",
         )),
-        _ if head.starts_with(b"PERFILE2") => Some((
-            "a binary perf recording",
-            "print it: perf script -i perf.data > FILE.txt",
+        [0..32, b't', b'a', b'e', ..] | [b'e', b'a', b't', 0..32, ..] => Some((
+            "a binary file of blktrace",
+            "print all of them: blkparse -i DEVICE > FILE.txt",
         )),
-        _ if head.starts_with(b"\x17\x08Dtracing") => Some((
-            "a binary trace-cmd recording",
-            "print it: trace-cmd report trace.dat > FILE.txt",
-        )),
+        _ if head.starts_with(b"PERFILE2")
+            || head.starts_with(b"\x17\x08Dtracing")
+            || head.starts_with(b"# tracer: ") =>
+        {
+            Some((
+                "a recording of perf or ftrace",
+                "record the program with 'foreread record'",
+            ))
+        }
         _ => None,
     }
 }
@@ -125,12 +130,12 @@ mod tests {
                 "write its DXT records",
             ),
             (lfs, "a Git LFS pointer, not the file itself", "fetch the"),
-            (b"PERFILE2\x68\0\0\0", "a binary perf recording", "print it"),
             (
-                b"\x17\x08Dtracing6\0",
-                "a binary trace-cmd recording",
-                "print",
+                b"PERFILE2\x68\0\0\0",
+                "a recording of perf or ftrace",
+                "record",
             ),
+            (b"\x07tae\0\0\0\0", "a binary file of blktrace", "print all"),
             (b"hello", "not a known trace format", "name its format"),
         ] {
             let error = detect(head, Path::new("t")).err().expect(what).to_string();

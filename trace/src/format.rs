@@ -44,9 +44,8 @@ impl Pairs {
     }
 }
 
-/// A function that opens a trace. The arguments of this function are the input files (several only if the format has one file for each
-/// CPU), and the keys of `--format`.
-pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
+/// A function that opens a trace. The arguments of this function are the input, and the keys of `--format`.
+pub type ImportFn = fn(Input, Pairs) -> Result<Import, TraceError>;
 
 /// A function that writes a trace.
 pub type ExportFn = fn(&Header, Items, Output) -> Result<ExportReport, TraceError>;

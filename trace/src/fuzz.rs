@@ -53,7 +53,7 @@ fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     // The detector must accept arbitrary bytes too.
     let _ = (format.detect)(data);
     let opened = Input::of(path, Box::new(Cursor::new(data.to_vec())))
-        .and_then(|input| (format.import)(vec![input], pairs));
+        .and_then(|input| (format.import)(input, pairs));
     let Import {
         items, left_out, ..
     } = match opened {

@@ -67,19 +67,6 @@ impl Input {
         })
     }
 
-    /// Returns the single element of `inputs`, for formats whose traces consist of one file.
-    pub fn only(inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
-        let mut inputs = inputs.into_iter();
-        match (inputs.next(), inputs.next()) {
-            (Some(input), None) => Ok(input),
-            (_, second) => {
-                let path = second.map_or_else(PathBuf::new, |input| input.path);
-                let what = format!("a trace in the format {format} consists of one file");
-                Err(TraceError::whole(&path, what, "name one file"))
-            }
-        }
-    }
-
     /// Returns the path that error messages show for this input.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -1,94 +1,48 @@
-//! Opens traces: detects the format of the files, and checks their items.
+//! Opens traces: detects the format of a file, and checks its items.
 //!
 //! ```text
-//!   paths ──► Input (unpacked) ──► named or detected ──► importer ──► Checked ──► Import
+//!   path ──► Input (unpacked) ──► named or detected ──► importer ──► Checked ──► Import
 //! ```
-//!
-//! All files of a trace must have the same format. Each importer decides whether it accepts several files.
 
 use super::check::CheckedItems;
 use super::error::TraceError;
-use super::format::{Format, Pairs};
+use super::format::Pairs;
 use super::input::{Input, opened};
 use super::{Import, catalog};
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of files of one trace: a tracer writes one for each CPU, and no machine has more.
-pub const MAX_INPUTS: usize = 4096;
-
-/// Opens the trace in `paths`, in the given format (`NAME` or `NAME:key=value,...`) or the detected format. The items of the trace are
-/// checked by [`CheckedItems`].
-pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceError> {
-    open_watched(paths, format, &Watch::default())
+/// Opens the trace in the file `path`, in the given format (`NAME` or `NAME:key=value,...`) or the detected format. The items of the trace
+/// are checked by [`CheckedItems`].
+pub fn open(path: &Path, format: Option<&str>) -> Result<Import, TraceError> {
+    open_watched(path, format, &Watch::default())
 }
 
 /// Like [`open()`], but `watch` reports progress.
 pub fn open_watched(
-    paths: &[PathBuf],
+    path: &Path,
     format: Option<&str>,
     watch: &Watch,
 ) -> Result<Import, TraceError> {
-    if paths.len() > MAX_INPUTS {
-        let what = "more than 4096 files";
-        return Err(TraceError::whole(
-            &paths[0],
-            what,
-            "give only the files of one trace",
-        ));
-    }
-    let inputs = paths.iter().map(|path| watch.input(path));
-    read(inputs.collect::<Result<_, _>>()?, format)
+    read(watch.input(path)?, format)
 }
 
-/// Like [`open()`], for inputs that are already open.
-pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, TraceError> {
-    let path = inputs.first().ok_or_else(none)?.path().to_path_buf();
+/// Like [`open()`], for an input that is already open.
+pub fn read(mut input: Input, format: Option<&str>) -> Result<Import, TraceError> {
+    let path = input.path().to_path_buf();
     let (format, pairs) = match format {
         Some(text) => catalog::parse(text, &path)?,
-        None => (detected(&mut inputs)?, Pairs::default()),
+        None => (catalog::detect(input.head()?, &path)?, Pairs::default()),
     };
-    let mut import = (format.import)(inputs, pairs)?;
+    let mut import = (format.import)(input, pairs)?;
     import.items = Box::new(CheckedItems::new(import.items, &path));
     Ok(import)
 }
 
-fn none() -> TraceError {
-    TraceError::whole(
-        Path::new("nothing"),
-        "no trace file is given",
-        "give a file",
-    )
-}
-
-/// Detects the format that all inputs share.
-fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
-    let mut found: Option<&'static Format> = None;
-    for input in inputs {
-        let path = input.path().to_path_buf();
-        let this = catalog::detect(input.head()?, &path)?;
-        match found {
-            Some(first) if !std::ptr::eq(first, this) => {
-                let (this, first) = (this.name, first.name);
-                let what = format!(
-                    "this file has the format {this}, and the file before it has the format {first}"
-                );
-                return Err(TraceError::whole(
-                    &path,
-                    what,
-                    "give only the files of one trace",
-                ));
-            }
-            _ => found = Some(this),
-        }
-    }
-    found.ok_or_else(none)
-}
-
-/// Counts the bytes read from the files of a trace, as stored on disk (compressed bytes, if a file is compressed).
+/// Counts the bytes read from the file of a trace, as stored on disk (compressed bytes, if the file is compressed).
 /// All clones share one counter.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<AtomicU64>);

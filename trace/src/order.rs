@@ -41,7 +41,7 @@ type Key = (u64, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
-/// The error message, and the remedy, for [`TooLate`] in formats whose entries are single events (such as blktrace) and not whole reads.
+/// The error message, and the remedy, for [`TooLate`] in formats whose entries are single events (such as blkparse) and not whole reads.
 pub const TOO_LATE: (&str, &str) = (
     "time goes backwards by more than 4096 entries",
     "sort the trace by time",

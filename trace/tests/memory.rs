@@ -61,10 +61,10 @@ fn memory_has_a_cap() {
     let output = Output::new(&path, to);
     let done = own::export(&Header::default(), long(), output).expect("room");
     assert_eq!(done.records, RECORDS);
-    let trace = open::open(std::slice::from_ref(&path), None).expect("a trace");
+    let trace = open::open(&path, None).expect("a trace");
     let read = trace.items.map(Result::unwrap).count();
     assert_eq!(read as u64, RECORDS + 1);
-    let figures = info::of(open::open(&[path], None).expect("a trace")).expect("whole");
+    let figures = info::of(open::open(&path, None).expect("a trace")).expect("whole");
     assert_eq!(figures.by_op["read"].records, RECORDS);
     for format in ALL {
         for bomb in &bombs {

@@ -45,8 +45,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// The command runs in the foreground of the terminal.
 ///
-/// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'; or import
-/// text that root recorded with ftrace or perf.
+/// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

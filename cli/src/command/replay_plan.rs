@@ -69,7 +69,7 @@ const EVENT_BYTES: u64 = 64 << 20;
 
 /// Reads the plan in a file. A trace is treated as one run, and its plan includes every file that was read.
 fn opened(path: &Path) -> Result<Plan, Fail> {
-    if text::is_one(path) || !path.is_file() || traces::open(&[path.to_path_buf()], None).is_err() {
+    if text::is_one(path) || !path.is_file() || traces::open(path, None).is_err() {
         return Ok(text::open(path)?);
     }
     let selection = Selection {

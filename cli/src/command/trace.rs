@@ -32,9 +32,6 @@ pub enum TraceCommand {
     Export(convert::ExportArgs),
     Info(InfoArgs),
     /// List the trace formats: read or write support, units, keys
-    #[command(after_help = "\
-Example:
-  foreread trace import spc.csv --format spc")]
     Formats(JsonArgs),
 }
 
@@ -48,8 +45,8 @@ Examples:
   foreread trace info disk.csv.gz --json - | jq .streams")]
 pub struct InfoArgs {
     /// A trace in any known format
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
     /// NAME[:key=value,...]; see 'foreread trace formats'
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
@@ -74,15 +71,12 @@ pub fn run(args: &TraceArgs) -> Result<(), Fail> {
 
 fn info(args: &InfoArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
-    if let [path] = args.files.as_slice()
-        && args.format.is_none()
-        && foreread_plan::text::is_one(path)
-    {
-        let plan = foreread_plan::text::open(path)?;
+    if args.format.is_none() && foreread_plan::text::is_one(&args.file) {
+        let plan = foreread_plan::text::open(&args.file)?;
         let (text, in_json) = super::plan::info(&plan);
         return outputs.emit(|| text, || in_json, &[]);
     }
-    let info = info::of(traces::open(&args.files, args.format.as_deref())?)?;
+    let info = info::of(traces::open(&args.file, args.format.as_deref())?)?;
     outputs.emit(|| trace_info::render(&info), || info.to_json(), &[])
 }
 

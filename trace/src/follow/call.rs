@@ -181,7 +181,7 @@ impl Call {
     }
 }
 
-// One event of a thread, as the kernel's tracepoints report it: in binary (`foreread record`) or as text (`formats/ftrace.rs`).
+// One event of a thread, as the kernel's tracepoints report it.
 //
 // [`super::Follow`] decides what it means for a file or a descriptor.
 

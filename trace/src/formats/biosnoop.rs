@@ -13,13 +13,15 @@
 //! bcc.
 
 use super::block::{BlockKind, rwbs};
-use super::published;
-use super::published::Row;
-use super::scan::{MS_NS, SECOND_NS, SECTOR, decimal_ns, number, word};
+use super::scan::{MS_NS, Names, SECOND_NS, SECTOR, decimal_ns, number, word};
+use super::step::{Lines, Text, items};
 use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
-use crate::{Flags, Header, Import, Lacks, Level, Op, Record, TraceError, order};
+use crate::{
+    FileInfo, Flags, Header, Import, Item, Lacks, LeftOut, Level, Op, Record, TraceError, order,
+};
+use std::collections::VecDeque;
 
 pub static FORMAT: Format = Format {
     name: "biosnoop",
@@ -58,8 +60,7 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(header(first).is_some())
 }
 
-fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
-    let mut input = Input::only(inputs, FORMAT.name)?;
+fn import(mut input: Input, _: Pairs) -> Result<Import, TraceError> {
     let mut lines = input.head()?.split(|b| *b == b'\n');
     let between = lines.next().and_then(header).unwrap_or(0);
     let units = [
@@ -77,16 +78,47 @@ fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
         Level::BelowCache,
         &notes,
     );
-    let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
-    Ok(published::import_table(input, about, name, move |line| {
-        row(line, between)
-    }))
+    let path = input.path().to_path_buf();
+    let left_out = LeftOut::default();
+    let lines = Biosnoop {
+        between,
+        disks: Names::default(),
+        left_out: left_out.clone(),
+    };
+    let items = order::by_start(items(Text { input, lines }), &path);
+    Ok(Import::new(about, items, left_out))
 }
 
-fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
-    if header(line).is_some() {
-        return Ok(Row::Nothing);
+struct Biosnoop {
+    /// Number of columns between BYTES and LAT.
+    between: usize,
+    disks: Names,
+    left_out: LeftOut,
+}
+
+impl Lines for Biosnoop {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        if line.is_empty() || header(line).is_some() {
+            return Ok(true);
+        }
+        match row(line, self.between)? {
+            Ok((disk, mut record)) => {
+                let named = || FileInfo::new(String::from_utf8_lossy(disk), None);
+                let file = self.disks.file(disk, out, named);
+                record.file = file.ok_or(("too many disk names", "cut the trace into parts"))?;
+                record.open = record.file;
+                out.push_back(Item::Record(record));
+            }
+            Err(reason) => self.left_out.count(reason),
+        }
+        Ok(true)
     }
+}
+
+/// The disk and the request of a line, or the reason why the line is left out (a plural).
+type Row<'a> = Result<(&'a [u8], Record), &'static str>;
+
+fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
     let mut rest = line.trim_ascii();
     let time = word(&mut rest);
     let mut last = || {
@@ -109,7 +141,7 @@ fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
     let op = match kind {
         BlockKind::Read => Op::Read,
         BlockKind::Write => Op::Write,
-        _ => return Ok(Row::LeftOut("requests that neither read nor write")),
+        _ => return Ok(Err("requests that neither read nor write")),
     };
     let (end, latency) = (
         decimal_ns(time, SECOND_NS).ok_or(BAD)?,
@@ -119,7 +151,7 @@ fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
         return Err(BAD);
     };
     if len == 0 {
-        return Ok(Row::LeftOut("requests without bytes (flushes)"));
+        return Ok(Err("requests without bytes (flushes)"));
     }
     let offset = sector
         .checked_mul(SECTOR)
@@ -128,7 +160,7 @@ fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
     let signed = |ns: u64| i64::try_from(ns).map_err(|_| BAD);
     let (end, latency) = (signed(end)?, signed(latency)?);
     let (start, end) = (order::signed(end - latency), order::signed(end));
-    Ok(Row::Record(
+    Ok(Ok((
         disk,
         Record::read(0, offset, len)
             .op(op)
@@ -138,5 +170,5 @@ fn row(line: &[u8], between: usize) -> Result<Row<'_>, Fault> {
                 Flags::default()
             })
             .between(start, end),
-    ))
+    )))
 }

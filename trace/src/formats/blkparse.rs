@@ -51,8 +51,7 @@ fn detect(head: &[u8]) -> Fit {
     }
 }
 
-fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
-    let mut input = Input::only(inputs, FORMAT.name)?;
+fn import(mut input: Input, pairs: Pairs) -> Result<Import, TraceError> {
     let first: Vec<Action> = whole_lines(input.head()?)
         .map_while(|l| parse(l).ok()?)
         .map(|e| e.action)

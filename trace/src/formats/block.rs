@@ -1,4 +1,4 @@
-//! Converts events of the block layer to requests with completion times, for blktrace and blkparse.
+//! Converts events of the block layer to requests with completion times, for blkparse.
 //!
 //! ```text
 //!   A remap   Q queue ──► (merged, split) ──► D issue ──► C complete
@@ -94,7 +94,7 @@ impl Event {
     }
 }
 
-/// The blktrace action at which a request starts: queued or issued.
+/// The action at which a request starts: queued or issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAction {
     /// Q.

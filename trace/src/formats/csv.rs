@@ -1,7 +1,7 @@
 //! `csv`: reads and writes tables with named columns.
 //!
 //! A header with unambiguous names needs no options (see [`columns`]); otherwise the options name each column:
-//! `csv:offset=off,len=size,start=ts,unit=us`. Records are sorted by start time, and the first start becomes 0; if records refer to each
+//! `csv:offset=off,len=size,start=ts,unit=us`. If a table has no header, an option replaces it: `csv:columns=file+op+offset+len+time_us`. Records are sorted by start time, and the first start becomes 0; if records refer to each
 //! other (column `after`), their order and times stay as in the table. Units are never guessed.
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};
@@ -24,6 +24,10 @@ pub static FORMAT: Format = Format {
     name: "csv",
     summary: "CSV: columns by name or by option",
     keys: &[
+        (
+            "columns",
+            "names of all columns, joined by +, if the first line does not name them",
+        ),
         ("offset", "column of the first byte"),
         ("len", "column of the number of bytes requested"),
         ("returned", "column of the number of bytes returned"),
@@ -38,7 +42,7 @@ pub static FORMAT: Format = Format {
         ("file-size", "column of the file's size in bytes"),
         ("thread", "column of the thread's number"),
         ("open", "column of the open description's number"),
-        ("unit", "unit of times: ns, us, ms or s"),
+        ("unit", "unit of times: ns, 100ns, us, ms or s"),
         (
             "offset-unit",
             "unit of offsets: bytes, sectors or a number of bytes (bytes)",
@@ -70,15 +74,18 @@ fn names(line: &[u8]) -> Option<Vec<String>> {
     names.filter(|names| names.len() <= MAX_COLUMNS)
 }
 
-fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
-    let mut input = Input::only(inputs, FORMAT.name)?;
+fn import(mut input: Input, pairs: Pairs) -> Result<Import, TraceError> {
     let path = input.path().to_path_buf();
     let whole =
         |what: String, remedy: &str| TraceError::new(&path, TracePosition::Line(1), what, remedy);
-    let names = names(input.line()?.unwrap_or(b"")).ok_or_else(|| {
+    let names = match pairs.get("columns") {
+        Some(named) => names(named.replace('+', ",").as_bytes()),
+        None => names(input.line()?.unwrap_or(b"")),
+    };
+    let names = names.ok_or_else(|| {
         whole(
             "the first line names no columns".to_string(),
-            "put a line with the names of the columns before it",
+            "name them, as in --format csv:columns=offset+len+time_us",
         )
     })?;
     let columns = match by_keys(&pairs, &names, &path)? {

@@ -54,8 +54,7 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(head.starts_with(MAGIC))
 }
 
-fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
-    let mut input = Input::only(inputs, FORMAT.name)?;
+fn import(mut input: Input, _: Pairs) -> Result<Import, TraceError> {
     let waits = input.head()?.split(|b| *b == b'\n').any(is_wait);
     let version = match input.line()? {
         Some(b"fio version 2 iolog") => 2,

@@ -45,8 +45,7 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(head.starts_with(BANNER))
 }
 
-fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
-    let input = Input::only(inputs, FORMAT.name)?;
+fn import(input: Input, _: Pairs) -> Result<Import, TraceError> {
     let reader = Reader::new(input)?;
     let left_out = LeftOut::default();
     let lacks = Lacks {

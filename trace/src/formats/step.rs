@@ -8,7 +8,7 @@
 
 use super::super::error::{Fault, TraceError};
 use super::super::input::Input;
-use super::super::{Header, Import, Item, Items, LeftOut};
+use super::super::{Item, Items};
 use std::collections::VecDeque;
 
 /// An importer that reads a trace step by step (one line or one record at a time).
@@ -72,19 +72,6 @@ pub struct Text<L> {
     pub input: Input,
     /// The importer.
     pub lines: L,
-}
-
-/// Imports a text format whose traces consist of one file. `lines` creates the importer; its argument is the counter
-/// of entries that are left out.
-pub fn import<L: Lines + 'static>(
-    inputs: Vec<Input>,
-    header: Header,
-    lines: impl FnOnce(LeftOut) -> L,
-) -> Result<Import, TraceError> {
-    let input = Input::only(inputs, &header.format)?;
-    let left_out = LeftOut::default();
-    let lines = lines(left_out.clone());
-    Ok(Import::new(header, items(Text { input, lines }), left_out))
 }
 
 impl<L: Lines> Step for Text<L> {

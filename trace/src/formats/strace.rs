@@ -73,8 +73,7 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(entries(head).next().is_some_and(fits))
 }
 
-fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
-    let mut input = Input::only(inputs, FORMAT.name)?;
+fn import(mut input: Input, _: Pairs) -> Result<Import, TraceError> {
     let path = input.path().to_path_buf();
     let head = input.head()?;
     let Some((first, _)) = entries(head).next() else {

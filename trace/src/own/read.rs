@@ -20,8 +20,7 @@ use crate::{Import, Item, LeftOut};
 const DAMAGED: &str = "the file is damaged: copy it again, or import the trace again";
 
 /// Opens a trace.
-pub fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
-    let mut input = Input::only(inputs, super::FORMAT.name)?;
+pub fn import(mut input: Input, _: Pairs) -> Result<Import, TraceError> {
     let path = input.path().to_path_buf();
     let refuse = |what: &str, remedy: &str| Err(TraceError::whole(&path, what, remedy));
     let mut head = [0; MAGIC.len() + 8];

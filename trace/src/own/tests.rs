@@ -26,7 +26,7 @@ fn bytes_of(items: Vec<Item>) -> Vec<u8> {
 fn opened(bytes: &[u8]) -> Result<crate::Import, TraceError> {
     let bytes = std::io::Cursor::new(bytes.to_vec());
     let input = Input::of(Path::new("t.frt"), Box::new(bytes))?;
-    open::read(vec![input], None)
+    open::read(input, None)
 }
 
 fn items_of(bytes: &[u8]) -> Result<Vec<Item>, TraceError> {
@@ -95,7 +95,7 @@ fn whatever_an_importer_yields_round_trips() {
         ..Lacks::default()
     };
     let header = Header {
-        format: "msr".to_string(),
+        format: "csv".to_string(),
         time_unit: "100 ns since 1601".to_string(),
         offset_unit: "bytes".to_string(),
         lacks,

@@ -92,7 +92,7 @@ fn every_trace_gives_its_items() {
         let items = path.file_stem().and_then(|n| n.to_str()).expect("a name");
         let name = items.split('+').next().expect("a name");
         let bytes = trace(&path.with_file_name(name));
-        let got = shown(&read(named(&want), vec![input(name, bytes)]));
+        let got = shown(&read(named(&want), input(name, bytes)));
         let first = want.lines().next().expect("the format");
         let got = format!("{first}\n{got}");
         if bless {

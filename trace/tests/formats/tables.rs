@@ -67,7 +67,7 @@ fn files_of_one_name_become_one_and_are_counted() {
 #[test]
 fn an_overlong_line_is_named() {
     let long = vec![b'1'; MAX_LINE_BYTES + 1];
-    for format in ["msr", "csv", "blkparse:action=Q"] {
+    for format in ["csv", "blkparse:action=Q"] {
         let what = "a line longer than 64 KiB: t, line 1; ";
         refused(format, long.clone(), what);
     }
@@ -83,10 +83,10 @@ fn time_goes_backwards_by_the_window_and_no_more() {
         let ahead = MAX_RECORDS_DISORDER + usize::from(refused);
         let mut text = String::new();
         for i in 0..ahead {
-            writeln!(text, "0,8,512,r,{}.5", i + 1).expect("memory");
+            writeln!(text, "4096,512,{}.5", i + 1).expect("memory");
         }
-        text += "0,0,512,r,0.25\n";
-        let read = read_bytes("spc", text);
+        text += "0,512,0.25\n";
+        let read = read_bytes("csv:columns=offset+len+time_s", text);
         let want = "time goes backwards by more than 65536 records: t, record 65538; sort the trace by time";
         assert_eq!(read.error.as_deref(), refused.then_some(want));
         if !refused {

@@ -39,10 +39,10 @@ impl Read {
     }
 }
 
-/// Reads inputs as `format` (a name with its keys), or as what they look like.
-pub fn read(format: Option<&str>, inputs: Vec<Input>) -> Read {
+/// Reads an input as `format` (a name with its keys), or as what it looks like.
+pub fn read(format: Option<&str>, input: Input) -> Read {
     let mut read = Read::default();
-    match open::read(inputs, format) {
+    match open::read(input, format) {
         Ok(import) => {
             read.header = Some(import.header);
             for item in import.items {
@@ -62,13 +62,8 @@ pub fn input(name: &str, bytes: Vec<u8>) -> Input {
     Input::of(Path::new(name), Box::new(std::io::Cursor::new(bytes))).expect("memory")
 }
 
-pub fn read_files(format: &str, paths: &[PathBuf]) -> Read {
-    let inputs = paths.iter().map(|path| Input::open(path).expect("a file"));
-    read(Some(format), inputs.collect())
-}
-
 pub fn read_bytes(format: &str, bytes: impl Into<Vec<u8>>) -> Read {
-    read(Some(format), vec![input("t", bytes.into())])
+    read(Some(format), input("t", bytes.into()))
 }
 
 /// Asserts that `bytes` are refused with one line, and that it begins so.

@@ -20,12 +20,11 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   foreread trace import disk.csv.gz
-  foreread trace import sda.blktrace.* -o sda.frt
-  foreread trace import spc.csv --format spc -o spc.frt")]
+  foreread trace import a.csv --format csv:columns=file+op+offset+len+time_us")]
 pub struct ImportArgs {
-    /// The trace; give several files only if it has one file per CPU
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
     /// The output file, or '-' for stdout [default: FILE.frt]
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
@@ -44,8 +43,8 @@ Examples:
   foreread trace export disk.frt --to fio -o - | head")]
 pub struct ExportArgs {
     /// A trace in any known format
-    #[arg(value_name = "TRACE", required = true)]
-    pub files: Vec<PathBuf>,
+    #[arg(value_name = "TRACE")]
+    pub file: PathBuf,
     /// The output file, or '-' for stdout
     #[arg(short, long, value_name = "OUT")]
     pub out: PathBuf,
@@ -61,17 +60,17 @@ pub struct ExportArgs {
 pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => default_out(&args.files)?,
+        None => default_out(&args.file)?,
     };
-    if args.out.is_none() && is_ours(&args.files[0])? {
+    if args.out.is_none() && is_ours(&args.file)? {
         let remedy = "use it unchanged, or name another file with -o";
         return Err(Fail::input(
             "already a foreread trace",
-            args.files[0].display(),
+            args.file.display(),
             remedy,
         ));
     }
-    let trace = open(&args.files, args.format.as_deref())?;
+    let trace = open(&args.file, args.format.as_deref())?;
     let (header, left_out) = (trace.header.clone(), trace.left_out.clone());
     let done = written(&out, |output| {
         own::write(&header, trace.items, &left_out, output)
@@ -110,7 +109,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Fail> {
             &format!("one of {}", written.join(", ")),
         ));
     };
-    let trace = open(&args.files, args.from.as_deref())?;
+    let trace = open(&args.file, args.from.as_deref())?;
     let left_out = trace.left_out.clone();
     let done = written(&args.out, |output| {
         export(&trace.header, trace.items, output)
@@ -140,19 +139,10 @@ fn is_ours(path: &Path) -> Result<bool, Fail> {
     Ok((own::FORMAT.detect)(input.head()?) == Fit::Sure)
 }
 
-/// The path next to the file with the suffix `.frt`: `disk.csv.gz` becomes `disk.csv.frt`; `sda.blktrace.0` and its
-/// siblings become `sda.blktrace.frt`.
-fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
-    let mut out = files[0].clone();
+/// The path next to the file with the suffix `.frt`: `disk.csv.gz` becomes `disk.csv.frt`.
+fn default_out(file: &Path) -> Result<PathBuf, Fail> {
+    let mut out = file.to_path_buf();
     if out.extension().is_some_and(|e| e == "gz" || e == "zst") {
-        out.set_extension("");
-    }
-    if files.len() > 1
-        && out
-            .extension()
-            .and_then(|e| e.to_str())
-            .is_some_and(|e| e.parse::<u32>().is_ok())
-    {
         out.set_extension("");
     }
     let Some(name) = out.file_name() else {
@@ -181,17 +171,12 @@ mod tests {
 
     #[test]
     fn the_default_output_is_beside_the_trace() {
-        let name = |files: &[&str]| {
-            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-            default_out(&files).expect("a name").display().to_string()
+        let name = |file: &str| {
+            let out = default_out(Path::new(file)).expect("a name");
+            out.display().to_string()
         };
-        assert_eq!(name(&["a/disk.csv.gz"]), "a/disk.csv.frt");
-        assert_eq!(name(&["t.csv"]), "t.csv.frt");
-        assert_eq!(name(&["sda.blktrace.0"]), "sda.blktrace.0.frt");
-        assert_eq!(
-            name(&["sda.blktrace.0", "sda.blktrace.1"]),
-            "sda.blktrace.frt"
-        );
-        assert!(default_out(&[PathBuf::from("/")]).is_err());
+        assert_eq!(name("a/disk.csv.gz"), "a/disk.csv.frt");
+        assert_eq!(name("t.csv"), "t.csv.frt");
+        assert!(default_out(Path::new("/")).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   offset, offset_bytes                         len, length, size, bytes, length_bytes, size_bytes, len_req
-//!   U_ns, U_us, U_ms, U_s for U in               start, t_start, ts, time, timestamp | end, t_end | dur, duration, latency
+//!   U_ns, U_100ns, U_us, U_ms, U_s for U in               start, t_start, ts, time, timestamp | end, t_end | dur, duration, latency
 //!   file, filename, path                         op, operation, type, io_type        tid, thread, rank
 //!   open    returned, len_ret    file_size    flags    after
 //! ```
@@ -60,7 +60,14 @@ pub const ROLES: [(&str, Role); 13] = [
 const NAMED: usize = 11;
 
 /// The units of time, each with its length in nanoseconds.
-pub const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", US_NS), ("ms", MS_NS), ("s", SECOND_NS)];
+pub const TIMES: [(&str, u64); 5] = [
+    ("ns", 1),
+    // The ticks of Windows, in the traces of MSR Cambridge.
+    ("100ns", 100),
+    ("us", US_NS),
+    ("ms", MS_NS),
+    ("s", SECOND_NS),
+];
 
 /// A role, and the column names that mean it.
 type Meaning = (Role, &'static [&'static str]);
@@ -300,7 +307,7 @@ pub fn by_keys(
             ),
             _ => refuse(
                 "the unit of times is not given".to_string(),
-                "give unit=ns, us, ms or s",
+                "give unit=ns, 100ns, us, ms or s",
             ),
         })?;
         columns

@@ -1,8 +1,8 @@
 //! Converts the rows of a CSV file to records.
 //!
 //! A row without quotes is split in place. A row with quotes is parsed by the crate `csv-core`, and may span several
-//! lines. A row longer than 64 KiB is refused, and so is a row whose number of columns differs from that of the first
-//! row. No number is parsed as a floating-point number.
+//! lines. A row longer than 64 KiB is refused, and so is a row whose number of columns differs from that of the
+//! header. No number is parsed as a floating-point number.
 
 use super::super::scan::{Names, decimal_ns, number, small};
 use super::super::step::Lines;
@@ -181,14 +181,14 @@ impl Table {
                 .columns
                 .0
                 .get(seen)
-                .ok_or(("a row has more columns than the first", DAMAGED))?;
+                .ok_or(("a row has more columns than are named", DAMAGED))?;
             if let Some(column) = column {
                 self.field(*column, field, &mut record, &mut row)?;
             }
             seen += 1;
         }
         if seen < self.columns.0.len() {
-            return Err(("a row has fewer columns than the first", DAMAGED));
+            return Err(("a row has fewer columns than are named", DAMAGED));
         }
         if let Some(dur) = row.dur
             && let Some(start) = record.start_ns
