@@ -86,7 +86,7 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
         assert_eq!(code, 128 + number, "{err}");
     }
     // The list of files is not even made.
-    let plan_of = ["plan", "--format", "zip", a, "-o", trace];
+    let plan_of = ["plan", "--format", "gguf", a, "-o", trace];
     for arguments in [&["warm", a, b][..], &plan_of] {
         let mut child = start(arguments);
         waits_for_it(&mut child);

@@ -1,5 +1,4 @@
-//! Finds the parts of a file (such as tensors or columns) in its header, so that a plan can be made without recording a
-//! program.
+//! Finds the tensors of a model file in its header, so that a plan can be made without recording a program.
 //!
 //! ```text
 //!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
@@ -15,15 +14,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 mod gguf;
-mod parquet;
 mod safetensors;
-mod zip;
 
 /// Maximum size of a header in bytes, which is the limit of the safetensors library.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes at the start of an index that contain its key.
 const INDEX_HEAD_BYTES: u64 = 64 << 10;
-/// Maximum number of parts (such as tensors or columns) of a file.
+/// Maximum number of parts of a file.
 pub const MAX_PARTS: usize = 1 << 20;
 
 /// Reads at any offset of a file, whatever its source.
@@ -49,18 +46,10 @@ pub enum Format {
     Safetensors,
     /// Model files of llama.cpp.
     Gguf,
-    /// Tables, by row group and column.
-    Parquet,
-    /// Archives and formats based on them: PyTorch's .pt, numpy's .npz, wheels.
-    Zip,
 }
 
-pub const FORMATS: [(&str, Format); 4] = [
-    ("safetensors", Format::Safetensors),
-    ("gguf", Format::Gguf),
-    ("parquet", Format::Parquet),
-    ("zip", Format::Zip),
-];
+pub const FORMATS: [(&str, Format); 2] =
+    [("safetensors", Format::Safetensors), ("gguf", Format::Gguf)];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -134,8 +123,6 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
     let done = match format {
         Format::Safetensors => safetensors::parts(source, &mut found),
         Format::Gguf => gguf::parts(source, &mut found),
-        Format::Zip => zip::parts(source, &mut found),
-        Format::Parquet => parquet::parts(source, &mut found),
     };
     done.map_err(|error| {
         if is_lfs_pointer(source) {
@@ -227,80 +214,6 @@ fn matches(pattern: &str, name: &str) -> bool {
         name = &name[at + piece.len()..];
     }
     name.ends_with(last)
-}
-
-// Reads a source sequentially in pieces, so that a header is scanned without holding it in memory.
-//
-// ```text
-//   take(4) ──► in the current piece? ── no ──► read the next piece (1 MiB, or the requested length) ──► 4 bytes
-//   pass(4096) ──► nothing is read
-// ```
-
-pub struct Window<'a> {
-    source: &'a dyn ReadAt,
-    /// The end of the readable range.
-    end: u64,
-    piece_bytes: u64,
-    piece: Vec<u8>,
-    piece_at: u64,
-    pub at: u64,
-    /// The error for reads beyond the end.
-    beyond: fn() -> LayoutError,
-}
-
-impl<'a> Window<'a> {
-    pub fn new(
-        source: &'a dyn ReadAt,
-        end: u64,
-        piece_bytes: u64,
-        beyond: fn() -> LayoutError,
-    ) -> Window<'a> {
-        Window {
-            source,
-            end,
-            piece_bytes,
-            piece: Vec::new(),
-            piece_at: 0,
-            at: 0,
-            beyond,
-        }
-    }
-
-    fn end_of(&self, len: u64) -> Result<u64, LayoutError> {
-        self.at
-            .checked_add(len)
-            .filter(|end| *end <= self.end)
-            .ok_or_else(self.beyond)
-    }
-
-    pub fn take(&mut self, len: u64) -> Result<&[u8], LayoutError> {
-        let end = self.end_of(len)?;
-        if self.at < self.piece_at || end > self.piece_at.saturating_add(self.piece.len() as u64) {
-            let bytes = self.piece_bytes.max(len).min(self.end - self.at);
-            self.piece.resize(bytes as usize, 0);
-            // A partly read piece is discarded.
-            self.piece_at = u64::MAX;
-            self.source.read_at(&mut self.piece, self.at)?;
-            self.piece_at = self.at;
-        }
-        let start = (self.at - self.piece_at) as usize;
-        self.at = end;
-        Ok(&self.piece[start..start + len as usize])
-    }
-
-    /// Moves the read position forward without reading the bytes in between.
-    pub fn pass(&mut self, len: u64) -> Result<(), LayoutError> {
-        self.at = self.end_of(len)?;
-        Ok(())
-    }
-
-    pub fn u32(&mut self) -> Result<u32, LayoutError> {
-        Ok(self.take(4)?.try_into().map_or(0, u32::from_le_bytes))
-    }
-
-    pub fn u64(&mut self) -> Result<u64, LayoutError> {
-        Ok(self.take(8)?.try_into().map_or(0, u64::from_le_bytes))
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   recorded runs ──► runs    first touches of each run, merged ───────┐
-//!   headers       ──► layout  safetensors, gguf, parquet, zip        ──┴─► Plan ◄──► text: a human-readable file
+//!   headers       ──► layout  safetensors, gguf                      ──┴─► Plan ◄──► text: a human-readable file
 //! ```
 //! Example: in two recorded runs, a program reads the first 64 KiB of `a.so`, and 20 ms later 8 KiB of `b.conf`. In one run it also reads
 //! a log file. If the plan keeps only ranges that occur in both runs, it contains these two ranges, and that of `b.conf` is needed 20 ms

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 /// into foreread's own cache.
 ///
 /// A plan from several runs contains the ranges that at least two thirds of the runs read (change this with
-/// --at-least). With --format no recording is needed, because the headers of model and table files say where their
-/// parts are. A file that has changed since the recording is left out and reported.
+/// --at-least). With --format no recording is needed, because the headers of model files say where their
+/// tensors are. A file that has changed since the recording is left out and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,12 +50,10 @@ pub struct PlanArgs {
     /// Ranges are ranked by wait time per byte, then by the time at which they were read.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
     pub max: Option<u64>,
-    /// Make the plan from file headers: safetensors, gguf, parquet or zip
+    /// Make the plan from file headers: safetensors or gguf
     #[arg(long, value_name = "NAME", value_parser = format)]
     pub format: Option<Format>,
     /// With --format: only parts with matching names, e.g. 'layers.0.*'
-    ///
-    /// Matches names of tensors, columns or archive entries.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "format")]
     pub tensors: Vec<String>,
     /// The format of the traces, if it cannot be detected
@@ -76,7 +74,7 @@ fn format(text: &str) -> Result<Format, String> {
         .find(|(name, _)| *name == text);
     known
         .map(|(_, format)| *format)
-        .ok_or_else(|| "one of safetensors, gguf, parquet, zip".to_string())
+        .ok_or_else(|| "one of safetensors, gguf".to_string())
 }
 
 /// Maximum number of files listed on stderr; the JSON lists all.

@@ -8,9 +8,10 @@
 //! A tensor is assumed to end where the next tensor begins, so its size need not be computed from its type. Versions 2 and 3 are supported,
 //! and only little-endian files. Source: the format's public description (ggml, docs/gguf.md).
 
-use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt, Window};
+use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt};
 
-const CHUNK_BYTES: u64 = 1 << 20;
+/// Bytes of a read.
+const PIECE_BYTES: u64 = 1 << 20;
 const DEFAULT_ALIGNMENT: u64 = 32;
 /// Maximum nesting of arrays.
 const MAX_DEPTH: u32 = 4;
@@ -21,8 +22,13 @@ const MAX_NAME_BYTES: u64 = 1 << 16;
 
 pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
     let size = source.size()?;
-    let beyond = || damaged("the header is longer than the file, or than 100 MB");
-    let mut head = Window::new(source, size.min(MAX_HEADER_BYTES), CHUNK_BYTES, beyond);
+    let mut head = Window {
+        source,
+        end: size.min(MAX_HEADER_BYTES),
+        piece: Vec::new(),
+        piece_at: 0,
+        at: 0,
+    };
     if head.take(4)? != b"GGUF" {
         return Err(damaged("wrong magic"));
     }
@@ -77,6 +83,52 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     }
     parts.header(0..data.min(size));
     Ok(())
+}
+
+/// Reads a header sequentially in pieces, so that it is scanned without holding it in memory.
+struct Window<'a> {
+    source: &'a dyn ReadAt,
+    /// The end of the readable range.
+    end: u64,
+    piece: Vec<u8>,
+    piece_at: u64,
+    at: u64,
+}
+
+impl Window<'_> {
+    fn end_of(&self, len: u64) -> Result<u64, LayoutError> {
+        let end = self.at.checked_add(len).filter(|end| *end <= self.end);
+        end.ok_or_else(|| damaged("the header is longer than the file, or than 100 MB"))
+    }
+
+    fn take(&mut self, len: u64) -> Result<&[u8], LayoutError> {
+        let end = self.end_of(len)?;
+        if self.at < self.piece_at || end > self.piece_at.saturating_add(self.piece.len() as u64) {
+            let bytes = PIECE_BYTES.max(len).min(self.end - self.at);
+            self.piece.resize(bytes as usize, 0);
+            // A partly read piece is discarded.
+            self.piece_at = u64::MAX;
+            self.source.read_at(&mut self.piece, self.at)?;
+            self.piece_at = self.at;
+        }
+        let start = (self.at - self.piece_at) as usize;
+        self.at = end;
+        Ok(&self.piece[start..start + len as usize])
+    }
+
+    /// Moves the read position forward without reading the bytes in between.
+    fn pass(&mut self, len: u64) -> Result<(), LayoutError> {
+        self.at = self.end_of(len)?;
+        Ok(())
+    }
+
+    fn u32(&mut self) -> Result<u32, LayoutError> {
+        Ok(self.take(4)?.try_into().map_or(0, u32::from_le_bytes))
+    }
+
+    fn u64(&mut self) -> Result<u64, LayoutError> {
+        Ok(self.take(8)?.try_into().map_or(0, u64::from_le_bytes))
+    }
 }
 
 fn damaged(what: &str) -> LayoutError {
