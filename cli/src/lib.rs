@@ -68,7 +68,7 @@ pub trait CommandLine: Parser {
         Ok(arguments.to_vec())
     }
 
-    /// Whether the command sends spans and metrics if the environment names a receiver.
+    /// Whether the command sends spans if the environment names a receiver.
     fn has_telemetry(&self) -> bool {
         false
     }

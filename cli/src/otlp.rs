@@ -1,26 +1,21 @@
-//! Sends telemetry of `serve`, `mount` and `run` with OpenTelemetry's SDK: spans of reads, and the metrics that are also on the Prometheus
-//! page.
+//! Sends spans of reads of `serve`, `mount` and `run` with OpenTelemetry's SDK. Metrics are on the Prometheus page, which a collector reads.
 //!
-//! Telemetry is sent if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable for traces or metrics only) names a receiver;
-//! the SDK reads the other variables. No read waits for the receiver, because spans go into a bounded queue. Before the
-//! command ends, it waits at most [`END_LIMIT`] for the queue to be sent.
+//! Spans are sent if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable for traces only) names a receiver; the SDK reads the
+//! other variables. No read waits for the receiver, because spans go into a bounded queue. Before the command ends, it
+//! waits at most [`END_LIMIT`] for the queue to be sent.
 //!
 //! ```text
-//!   engine: span read ──► tracing-opentelemetry ──► SlowestReads ──► batches ──┐
-//!   engine: metrics::table ──► observable instruments, read at an interval ────┴──POST──► /v1/traces, /v1/metrics
+//!   engine: span read ──► tracing-opentelemetry ──► SlowestReads ──► batches ──POST──► /v1/traces
 //! ```
 
 mod slowest;
 
 use crate::fail::{Fail, note};
-use foreread::front::metrics::{Metric, MetricKind, MetricUnit, MetricValue};
 use foreread_os::threads::Task;
-use opentelemetry::metrics::MeterProvider;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry::{InstrumentationScope, KeyValue};
-use opentelemetry_otlp::{MetricExporter, SpanExporter, WithHttpConfig};
+use opentelemetry_otlp::{SpanExporter, WithHttpConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::resource::{
     EnvResourceDetector, ResourceDetector, TelemetryResourceDetector,
 };
@@ -29,8 +24,8 @@ use reqwest::blocking::{Client, ClientBuilder};
 use slowest::SlowestReads;
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::time::Duration;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::dynamic_filter_fn;
@@ -39,56 +34,39 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// How long a command waits at its end for a receiver to accept the remaining data.
 const END_LIMIT: Duration = Duration::from_secs(3);
-/// Instruments that are read within this time use the same table.
-const SAME_LOOK: Duration = Duration::from_millis(10);
 const NAME: &str = "foreread";
 
 static TRACES: OnceLock<SdkTracerProvider> = OnceLock::new();
-static METRICS: OnceLock<SdkMeterProvider> = OnceLock::new();
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether the environment names a receiver for `TRACES` or `METRICS`.
-fn is_wanted(signal: &str) -> bool {
+/// Whether the environment names a receiver.
+fn is_wanted() -> bool {
     let is = |name: &str, value: &str| variable(name).is_some_and(|v| v == value);
     let has_endpoint = variable("OTEL_EXPORTER_OTLP_ENDPOINT")
-        .or_else(|| variable(&format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")))
+        .or_else(|| variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
         .is_some();
-    has_endpoint
-        && !is("OTEL_SDK_DISABLED", "true")
-        && !is(&format!("OTEL_{signal}_EXPORTER"), "none")
+    has_endpoint && !is("OTEL_SDK_DISABLED", "true") && !is("OTEL_TRACES_EXPORTER", "none")
 }
 
-/// Creates the exporters of traces and metrics, if the environment names a receiver.
+/// Creates the exporter of spans, if the environment names a receiver.
 /// Returns an error if the receiver's URL is invalid.
 pub fn start() -> Result<(), Fail> {
-    let (traces, metrics) = (is_wanted("TRACES"), is_wanted("METRICS"));
-    if !traces && !metrics {
+    if !is_wanted() {
         return Ok(());
     }
-    let (client, resource) = (client()?, resource());
-    if traces {
-        let exporter = SpanExporter::builder()
-            .with_http()
-            .with_http_client(client.clone());
-        let batches = BatchSpanProcessor::builder(exporter.build().map_err(wrong)?).build();
-        let provider = SdkTracerProvider::builder().with_resource(resource.clone());
-        let provider = match variable("OTEL_TRACES_SAMPLER") {
-            Some(_) => provider.with_span_processor(batches),
-            None => provider.with_span_processor(SlowestReads::start(batches).map_err(Fail::of)?),
-        };
-        let _ = TRACES.set(provider.build());
-    }
-    if metrics {
-        let exporter = MetricExporter::builder()
-            .with_http()
-            .with_http_client(client);
-        let reader = PeriodicReader::builder(exporter.build().map_err(wrong)?).build();
-        let provider = SdkMeterProvider::builder().with_resource(resource);
-        let _ = METRICS.set(provider.with_reader(reader).build());
-    }
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(client()?);
+    let batches = BatchSpanProcessor::builder(exporter.build().map_err(wrong)?).build();
+    let provider = SdkTracerProvider::builder().with_resource(resource());
+    let provider = match variable("OTEL_TRACES_SAMPLER") {
+        Some(_) => provider.with_span_processor(batches),
+        None => provider.with_span_processor(SlowestReads::start(batches).map_err(Fail::of)?),
+    };
+    let _ = TRACES.set(provider.build());
     Ok(())
 }
 
@@ -159,118 +137,6 @@ where
     Some(layer.with_filter(ours.with_max_level_hint(LevelFilter::TRACE)))
 }
 
-/// Starts sending the metrics of this table to the receiver at a regular interval.
-pub fn send_metrics(table: impl Fn() -> Vec<Metric> + Send + Sync + 'static) {
-    let Some(provider) = METRICS.get() else {
-        return;
-    };
-    let meter = provider.meter_with_scope(scope());
-    let first = table();
-    let looks = Arc::new(Looks {
-        table: Box::new(table),
-        last: Mutex::default(),
-    });
-    for metric in first {
-        let unit = match metric.unit {
-            Some(MetricUnit::Bytes) => "By",
-            Some(MetricUnit::Seconds) => "s",
-            Some(MetricUnit::Ratios) => "1",
-            None => "",
-        };
-        for end in ends(metric.kind) {
-            let (looks, kind) = (Arc::clone(&looks), metric.kind);
-            let name = metric.full_name() + end;
-            let own = name.clone();
-            let observe = move |to: &dyn opentelemetry::metrics::AsyncInstrument<f64>| {
-                for number in looks.now().iter().filter(|number| number.name == own) {
-                    to.observe(number.value, &number.labels);
-                }
-            };
-            match kind {
-                MetricKind::Counter | MetricKind::Histogram => {
-                    let one = meter.f64_observable_counter(name);
-                    let one = one.with_description(metric.help).with_unit(unit);
-                    let _ = one.with_callback(observe).build();
-                }
-                MetricKind::Gauge | MetricKind::Info => {
-                    let one = meter.f64_observable_gauge(name);
-                    let one = one.with_description(metric.help).with_unit(unit);
-                    let _ = one.with_callback(observe).build();
-                }
-            }
-        }
-    }
-}
-
-/// Suffixes of the names of a metric's numbers. The SDK cannot export a precomputed histogram, so its parts are
-/// exported as counters, as on the Prometheus page.
-fn ends(kind: MetricKind) -> &'static [&'static str] {
-    match kind {
-        MetricKind::Counter | MetricKind::Gauge => &[""],
-        MetricKind::Info => &["_info"],
-        MetricKind::Histogram => &["_bucket", "_count", "_sum"],
-    }
-}
-
-struct Number {
-    name: String,
-    labels: Vec<KeyValue>,
-    value: f64,
-}
-
-/// The table of metrics, shared by instruments that are read one after the other.
-struct Looks {
-    table: Box<dyn Fn() -> Vec<Metric> + Send + Sync>,
-    last: Mutex<Option<(Instant, Arc<Vec<Number>>)>>,
-}
-
-impl Looks {
-    fn now(&self) -> Arc<Vec<Number>> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, numbers)) = &*last
-            && at.elapsed() < SAME_LOOK
-        {
-            return Arc::clone(numbers);
-        }
-        let numbers = Arc::new((self.table)().iter().flat_map(numbers).collect());
-        *last = Some((Instant::now(), Arc::clone(&numbers)));
-        numbers
-    }
-}
-
-fn numbers(metric: &Metric) -> Vec<Number> {
-    let mut all = Vec::new();
-    for point in &metric.points {
-        let labels = point.labels.iter();
-        let labels = Vec::from_iter(labels.map(|(key, text)| KeyValue::new(*key, text.clone())));
-        let mut add = |end: &str, bound: Option<f64>, value: f64| {
-            let bound = bound.map(|bound| match bound.is_finite() {
-                true => KeyValue::new("le", bound.to_string()),
-                false => KeyValue::new("le", "+Inf"),
-            });
-            all.push(Number {
-                name: metric.full_name() + end,
-                labels: labels.iter().cloned().chain(bound).collect(),
-                value,
-            });
-        };
-        match &point.value {
-            MetricValue::Whole(value) => add(ends(metric.kind)[0], None, *value as f64),
-            MetricValue::Real(value) => add(ends(metric.kind)[0], None, *value),
-            MetricValue::Buckets(buckets) => {
-                let mut below = 0;
-                for &(bound, count) in &buckets.buckets {
-                    below += count;
-                    add("_bucket", Some(bound), below as f64);
-                }
-                add("_count", None, buckets.count as f64);
-                add("_sum", None, buckets.sum);
-            }
-        }
-    }
-    all
-}
-
 /// Sends a span that covers the whole command and has the figures of its report as attributes. The parent of the span
 /// is the span in the environment variable TRACEPARENT.
 #[cfg(feature = "lab")]
@@ -315,24 +181,15 @@ pub fn send_command(
     span.end_with_timestamp(now);
 }
 
-/// Sends the remaining data to the receiver, before the command ends.
+/// Sends the remaining spans to the receiver, before the command ends.
 pub fn end() {
-    if TRACES.get().is_none() && METRICS.get().is_none() {
+    let Some(provider) = TRACES.get() else {
         return;
-    }
-    let both = [
-        Task::start("foreread-otlp", || {
-            let _ = TRACES.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
-        }),
-        // The metrics exporter ignores its timeout; `left` below enforces it.
-        Task::start("foreread-otlp", || {
-            let _ = METRICS.get().map(|of| of.shutdown_with_timeout(END_LIMIT));
-        }),
-    ];
-    let until = Instant::now() + END_LIMIT;
-    let left = || until.saturating_duration_since(Instant::now());
-    let ended = both.map(|task| task.is_ok_and(|task| task.within(left()).is_some()));
-    if ended.contains(&false) {
-        note("telemetry: the receiver does not answer; the last spans or metrics are lost");
+    };
+    let ended = Task::start("foreread-otlp", || {
+        let _ = provider.shutdown_with_timeout(END_LIMIT);
+    });
+    if ended.is_ok_and(|task| task.within(END_LIMIT).is_none()) {
+        note("telemetry: the receiver does not answer; the last spans are lost");
     }
 }

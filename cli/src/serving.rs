@@ -7,8 +7,6 @@ use crate::args::values::address;
 use crate::args::values::{cache, hint, time};
 use crate::config::{self, Config, Set};
 use crate::fail::{Fail, note, say};
-#[cfg(feature = "otlp")]
-use foreread::front::metrics::table;
 #[cfg(feature = "metrics")]
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
@@ -265,11 +263,6 @@ impl Reporter {
             let (engine, front) = (engine.clone(), Arc::clone(&front));
             move |address| metrics(address, move || text(&engine, front().view()))
         };
-        #[cfg(feature = "otlp")]
-        {
-            let (engine, front) = (engine.clone(), Arc::clone(&front));
-            crate::otlp::send_metrics(move || table(&engine, front().view()));
-        }
         let (end, ended) = channel();
         let every = args.stats_every;
         let (shown, counts) = (engine.clone(), Arc::clone(&front));

@@ -1,15 +1,12 @@
-//! Tests the telemetry that a receiver gets: the parts of a read's span add up, the metrics equal those of the page,
-//! and receivers hang, refuse or are missing.
+//! Tests the spans that a receiver gets: the parts of a read's span add up, and receivers hang, refuse or are missing.
 //!
 //! The receiver parses the data with the crate that OpenTelemetry generates from its protocol.
 
 use crate::common::{BINARY, Server, foreread, foreread_in, read_nbd};
 use foreread::source::Nbd;
 use foreread_testing::{HttpServer, ServedAnswer};
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use std::ffi::OsStr;
@@ -68,25 +65,6 @@ impl Collector {
     fn spans(&self) -> Vec<Span> {
         spans_of(&self.next("/v1/traces").2)
     }
-
-    /// The sums of a metric's numbers by name, of the next request.
-    fn metric(&self, name: &str) -> Option<f64> {
-        let body = self.next("/v1/metrics").2;
-        let request = ExportMetricsServiceRequest::decode(&body[..]).expect("metrics");
-        let all = request.resource_metrics.into_iter();
-        let all = all.flat_map(|of| of.scope_metrics);
-        let mut all = all.flat_map(|of| of.metrics);
-        let points = match all.find(|metric| metric.name == name)?.data? {
-            metric::Data::Gauge(gauge) => gauge.data_points,
-            metric::Data::Sum(sum) if sum.aggregation_temporality == 2 => sum.data_points,
-            other => panic!("{name}: {other:?}"),
-        };
-        let values = points.iter().map(|point| match point.value {
-            Some(number_data_point::Value::AsDouble(value)) => value,
-            other => panic!("{name}: {other:?}"),
-        });
-        Some(values.sum())
-    }
 }
 
 fn spans_of(body: &[u8]) -> Vec<Span> {
@@ -114,7 +92,6 @@ impl Served {
         let command = command.envs([
             ("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
             ("OTEL_BSP_SCHEDULE_DELAY", "20"),
-            ("OTEL_METRIC_EXPORT_INTERVAL", "20"),
         ]);
         let server = Server::start(command.envs(more.iter().copied()));
         Served {
@@ -153,19 +130,20 @@ fn number(of: &[KeyValue], key: &str) -> i64 {
 }
 
 #[test]
-fn spans_and_metrics_add_up_to_the_reads() {
+fn spans_add_up_to_the_reads() {
     let collector = Collector::new();
     let variables = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key"),
         ("OTEL_TRACES_SAMPLER", "always_on"),
     ];
     let served = Served::new(&collector.url, &variables);
-    assert_eq!(collector.next("/v1/metrics").1, "a key");
     served.read_all();
     served.read_all();
     let (mut sums, mut spans) = ([0; 4], Vec::new());
     while sums[0] < 2 * SIZE as i64 {
-        for span in collector.spans() {
+        let (_, key, body) = collector.next("/v1/traces");
+        assert_eq!(key, "a key");
+        for span in spans_of(&body) {
             assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
             if span.name == "read" {
                 let of = |key: &str| number(&span.attributes, key);
@@ -181,11 +159,6 @@ fn spans_and_metrics_add_up_to_the_reads() {
     assert_eq!(sums[0], 2 * SIZE as i64, "each byte in one span");
     assert!(sums[1] >= SIZE as i64 && sums[3] > 0, "{sums:?}");
     fetches_are_inside(&spans);
-    for name in ["source_latency_seconds_count", "build_info"] {
-        let value = collector.metric(&format!("foreread_{name}"));
-        assert!(value.is_some_and(|value| value >= 1.0), "{name}");
-    }
-    while collector.metric("foreread_read_bytes") != Some(2.0 * SIZE as f64) {}
     let said = served.ended();
     assert!(!said.contains("OTel") && !said.contains("lost"), "{said}");
 }
@@ -237,7 +210,6 @@ fn what_is_wrong_with_a_receiver_or_a_variable_is_one_line() {
     let refuses = Collector::with(Some(401));
     for (url, why) in [(&refuses.url, "401"), (&away, "network error")] {
         let only_spans = [
-            ("OTEL_METRICS_EXPORTER", "none"),
             ("OTEL_TRACES_SAMPLER", "always_on"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=canary"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "500"),
