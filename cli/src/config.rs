@@ -1,4 +1,4 @@
-//! Reads the settings of this machine and this user: the policy, the maximum and minimum readahead, a hint.
+//! Reads the settings of this machine and this user: the policy, a hint, object stores, the disk cache.
 //!
 //! ```text
 //!   command line ──► FOREREAD_POLICY ──► $XDG_CONFIG_HOME/foreread/config.toml ──► /etc/foreread.toml ──► default
@@ -9,15 +9,9 @@
 //!
 //! ```text
 //!   policy = "linux-6.18"        # without --policy; default auto
-//!   max = "512K+capacity"        # for policies whose max is not set
-//!   min = "32K"                  # for policies whose min is not set
 //!   hint = "normal"              # serve and mount: normal, sequential or random
 //!   stores = "profile=dev"       # settings of object stores, as in FOREREAD_OBJECT
 //!   disk-cache = "/var/cache/foreread,size=50G"    # as --disk-cache of serve and mount
-//!
-//!   [[capacity]]                 # sources of up to 2 GiB; the first row that is large enough applies
-//!   up-to = "2G"
-//!   max = "128K"
 //! ```
 
 use crate::fail::Fail;
@@ -27,9 +21,8 @@ use foreread::source::disk_cache::{self, DiskCache};
 use foreread::source::object::{self, ObjectSettings};
 #[cfg(feature = "object")]
 use foreread::source::{Defaults, SourceOpenError};
-use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
+use foreread::{Advice, OpenError};
 use foreread_core::policy::{PolicyDraft, SpecError};
-use foreread_core::units::parse_size;
 #[cfg(feature = "lab")]
 use foreread_lab::compare::Site;
 use foreread_os::failure::Failure;
@@ -66,9 +59,6 @@ pub struct Config {
         allow(dead_code, reason = "only objects are cached on disk")
     )]
     disk_cache: Option<Set<String>>,
-    /// The layers in order of precedence, each with its origin.
-    readahead: Vec<Readahead>,
-    readahead_from: Vec<String>,
 }
 
 /// A setting and its origin.
@@ -91,22 +81,10 @@ impl<T> Set<T> {
 #[serde(deny_unknown_fields)]
 struct File {
     policy: Option<Spanned<String>>,
-    max: Option<Spanned<String>>,
-    min: Option<Spanned<String>>,
     hint: Option<Spanned<String>>,
     stores: Option<Spanned<String>>,
     #[serde(rename = "disk-cache")]
     disk_cache: Option<Spanned<String>>,
-    #[serde(default)]
-    capacity: Vec<Spanned<Row>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Row {
-    up_to: Spanned<String>,
-    max: Option<Spanned<String>>,
-    min: Option<Spanned<String>>,
 }
 
 /// Reads the settings for this process.
@@ -152,12 +130,9 @@ impl Config {
     fn under(&mut self, file: &Text<'_>) -> Result<(), Fail> {
         let File {
             policy: name,
-            max,
-            min,
             hint,
             stores,
             disk_cache,
-            capacity,
         } = file.parse()?;
         #[cfg(feature = "object")]
         if let Some(text) = &stores {
@@ -179,31 +154,6 @@ impl Config {
                 file.refused(&word, "is not normal, sequential or random", "hint")
             })?;
             self.hint.get_or_insert(Set::new(value, file.line(&word)));
-        }
-        let mut layer = Readahead {
-            max: file.largest(max.as_ref())?,
-            min: file.smallest(min.as_ref())?,
-            ..Readahead::default()
-        };
-        let said = [("max", max.as_ref()), ("min", min.as_ref())];
-        let said = said
-            .into_iter()
-            .filter_map(|(key, text)| Some(format!("{key}: {}", file.line(text?))));
-        self.readahead_from.extend(said);
-        for row in &capacity {
-            let Row { up_to, max, min } = row.get_ref();
-            let bytes = file.size(up_to, "up-to")?;
-            let (max, min) = (file.largest(max.as_ref())?, file.smallest(min.as_ref())?);
-            layer.by_capacity.push(ByCapacity {
-                up_to: bytes,
-                max,
-                min,
-            });
-            self.readahead_from
-                .push(format!("up to {}: {}", up_to.get_ref(), file.line(up_to)));
-        }
-        if layer != Readahead::default() {
-            self.readahead.push(layer);
         }
         Ok(())
     }
@@ -258,25 +208,15 @@ impl Config {
     pub fn site(&self, names_policies: bool) -> Site {
         let set = self.policy.as_ref().filter(|_| !names_policies);
         let policy = set.and_then(|set| draft(&set.value).ok());
-        let mut notes: Vec<String> = set
-            .map(|set| {
-                format!(
-                    "{} is the policy set for this machine ({})",
-                    set.value, set.from
-                )
-            })
-            .into_iter()
-            .collect();
-        if !self.readahead_from.is_empty() {
-            let from = self.readahead_from.join("; ");
-            notes.push(format!(
-                "These settings apply to policies for which max or min is not given, but not on models: {from}"
-            ));
-        }
+        let notes = set.map(|set| {
+            format!(
+                "{} is the policy set for this machine ({})",
+                set.value, set.from
+            )
+        });
         Site {
             policy,
-            readahead: self.readahead.clone(),
-            notes,
+            notes: notes.into_iter().collect(),
         }
     }
 }
@@ -322,11 +262,6 @@ impl Config {
         asked.or_else(|| self.hint.clone())
     }
 
-    /// Returns the values from the settings files for policies whose `max` or `min` is not set.
-    pub fn readahead(&self) -> Vec<Readahead> {
-        self.readahead.clone()
-    }
-
     /// Returns where the number of concurrent requests comes from, for the line that a server prints: `FOREREAD_OBJECT`, or
     /// `default for kind file`.
     pub fn requests_origin(&self, kind: &str) -> String {
@@ -346,16 +281,11 @@ impl Config {
         format!("default for kind {kind}")
     }
 
-    /// Returns where the settings besides the policy come from, for the line that a server prints: `max: /etc/foreread.toml line 2`.
-    pub fn origins(&self, hint: Option<&Set<Advice>>) -> Vec<String> {
-        let name = |hint| {
-            HINTS
-                .iter()
-                .find(|(_, known)| *known == hint)
-                .map_or("", |(name, _)| name)
-        };
-        let hint = hint.map(|set| format!("hint {}: {}", name(set.value), set.from));
-        self.readahead_from.iter().cloned().chain(hint).collect()
+    /// Returns where the hint comes from, for the line that a server prints: `hint random: /etc/foreread.toml line 2`.
+    pub fn hint_origin(hint: &Set<Advice>) -> String {
+        let name = HINTS.iter().find(|(_, known)| *known == hint.value);
+        let name = name.map_or("", |(name, _)| name);
+        format!("hint {name}: {}", hint.from)
     }
 }
 
@@ -487,33 +417,6 @@ impl Text<'_> {
         let place = format!("{}: {key} = '{}' {why}", self.line(value), value.get_ref());
         Fail::input("bad configuration", place, "docs/policies.md has the keys")
     }
-
-    fn size(&self, value: &Spanned<String>, key: &str) -> Result<u64, Fail> {
-        parse_size(value.get_ref())
-            .map_err(|_| self.refused(value, "is not a size such as 128K", key))
-    }
-
-    fn largest(&self, value: Option<&Spanned<String>>) -> Result<Option<Largest>, Fail> {
-        let refused = |value| {
-            self.refused(
-                value,
-                "is not a size such as 128K, 128K+capacity or capacity",
-                "max",
-            )
-        };
-        value
-            .map(|value| Largest::parse(value.get_ref()).map_err(|_| refused(value)))
-            .transpose()
-    }
-
-    /// Parses a size that the Linux policies with a `min` accept.
-    fn smallest(&self, value: Option<&Spanned<String>>) -> Result<Option<u64>, Fail> {
-        let Some(value) = value else { return Ok(None) };
-        match parse_size(value.get_ref()) {
-            Ok(bytes) if (4 << 10..=1 << 30).contains(&bytes) => Ok(Some(bytes)),
-            _ => Err(self.refused(value, "is not a size from 4K to 1G", "min")),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -571,34 +474,22 @@ mod tests {
         );
         let nothing = config(None, None, None).expect("valid");
         assert_eq!(ends(&nothing.policy(None)), (POLICY, "default"));
-        assert!(nothing.readahead().is_empty() && nothing.site(false).notes.is_empty());
+        assert!(nothing.site(false).notes.is_empty());
     }
 
     #[test]
     fn each_key_is_taken_from_the_first_file_that_has_it() {
-        let user = "max = \"256K\"\nhint = \"random\"\n";
-        let system =
-            "max = \"1M\"\nmin = \"32K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"64K+capacity\"\n";
+        let user = "hint = \"random\"\n";
+        let system = "policy = \"none\"\nhint = \"normal\"\n";
         let config = config(Some(user), Some(system), None).expect("valid");
-        let draft = self::draft("linux-thrashsafe").expect("one");
-        let draft = Readahead::apply(&config.readahead(), draft, Some(1 << 30)).expect("it fits");
-        assert_eq!(draft.to_string(), "linux-thrashsafe:max=256K,min=32768");
-        let hint = config.hint(None);
-        assert_eq!(hint.as_ref().map(|set| set.value), Some(Advice::Random));
+        assert_eq!(ends(&config.policy(None)), ("none", "system.toml line 1"));
+        let hint = config.hint(None).expect("it is set");
+        assert_eq!(hint.value, Advice::Random);
+        let said = Config::hint_origin(&hint);
+        assert!(said.starts_with("hint random: ") && said.ends_with("config.toml line 1"));
         assert_eq!(
             config.hint(Some(Advice::Normal)).map(|set| set.from),
             Some("--hint".to_string())
-        );
-        let said = config.origins(hint.as_ref()).join("; ");
-        let said: String = said
-            .split_whitespace()
-            .map(|w| w.rsplit('/').next().unwrap_or(w))
-            .collect::<Vec<_>>()
-            .join(" ");
-        assert_eq!(
-            said,
-            "max: config.toml line 1; max: system.toml line 1; min: system.toml line 2; up to 2G: system.toml line 4; \
-             hint random: config.toml line 2"
         );
         assert_eq!(config.site(false).notes.len(), 1);
     }
@@ -625,27 +516,15 @@ mod tests {
         for (text, line, part) in [
             ("\npolicy = \"linux-6\"\n", 2, "nearest: linux-6.18"),
             (
-                "policy = \"none\"\n\nmux = \"1M\"\n",
+                "policy = \"none\"\n\nmax = \"1M\"\n",
                 3,
-                "unknown field `mux`",
+                "unknown field `max`",
             ),
-            ("max = 128\n", 1, "invalid type"),
-            ("max = \"1X\"\n", 1, "max = '1X' is not a size"),
+            ("policy = 128\n", 1, "invalid type"),
             (
-                "# a\nmin = \"1K\"\n",
+                "# a\nhint = \"willneed\"\n",
                 2,
-                "min = '1K' is not a size from 4K to 1G",
-            ),
-            (
-                "hint = \"willneed\"\n",
-                1,
                 "is not normal, sequential or random",
-            ),
-            ("[[capacity]]\nmax = \"1M\"\n", 1, "missing field `up-to`"),
-            (
-                "[[capacity]]\nup-to = \"much\"\n",
-                2,
-                "up-to = 'much' is not a size",
             ),
             ("policy = \n", 1, ""),
         ] {

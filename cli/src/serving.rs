@@ -337,7 +337,6 @@ impl ServerArgs {
         let hint = config.hint(self.hint);
         let mut options = Options::default()
             .policy(policy.value.as_str())
-            .readahead(config.readahead())
             .cache_bytes(self.cache)
             .appending(self.appending);
         if let Some(set) = &hint {
@@ -367,7 +366,7 @@ impl ServerSettings {
             format!("policy {policy} ({})", self.policy.from),
             format!("at most {requests} requests at once ({from})"),
         ];
-        parts.extend(self.config.origins(self.hint.as_ref()));
+        parts.extend(self.hint.as_ref().map(Config::hint_origin));
         parts.join("; ")
     }
 }

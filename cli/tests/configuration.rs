@@ -64,18 +64,6 @@ fn the_policy_that_is_set_is_a_row_of_compare() {
     }
 }
 
-#[test]
-fn max_and_capacity_hold_on_storage_and_not_on_a_model() {
-    let user = User::new("max = \"512K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"96K\"\n");
-    let both = ["--policy", "linux-6.18,linux-3.12:max=1M"];
-    let (rows, notes) = user.compares("", &user.disk(), &both);
-    let wanted = ["none", "linux-6.18:max=96K", "linux-3.12:max=1M", "kernel"];
-    assert_eq!(rows, wanted);
-    says(&notes, &["config.toml line 1", "up to 2G"]);
-    let (rows, _) = user.compares("", "model:nvme", &["--policy", "linux-6.18"]);
-    assert_eq!(rows, ["none", "linux-6.18"]);
-}
-
 /// The unit tests of the configuration have the errors; here are the commands that print them.
 #[test]
 fn errors_name_their_place() {
@@ -98,18 +86,15 @@ fn errors_name_their_place() {
 /// The server prints its policy with all values, and where each setting is from; a hint changes what is read ahead.
 #[test]
 fn serve_reports_the_origin_of_its_settings() {
-    let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
-    let said = serves(&user, &["--policy", "rbd-plain"], 0);
-    says(&said, &["policy rbd-plain:trigger=10,min=64K,max=1M,"]);
-    let said = serves(&user, &["--policy", "linux-6.18"], 0);
+    let user = User::new("policy = \"linux-6.18:max=1M+capacity\"\nhint = \"random\"\n");
+    let said = serves(&user, &["--policy", "linux-6.18:max=1M+capacity"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
     says(&said, &["policy linux-6.18:max=4K,", " (--policy); "]);
-    let origins = ["min: ", "config.toml line 1; ", "hint random: "];
-    says(&said, &origins);
-    says(&said, &["config.toml line 3"]);
-    let user = User::new("max = \"256K\"\n");
+    says(&said, &["hint random: ", "config.toml line 2"]);
+    says(&serves(&user, &[], 0), &["config.toml line 1); "]);
+    let user = User::new("");
     let [plain, hinted] = [&[][..], &["--hint", "random"]].map(|more| serves(&user, more, 8));
-    says(&plain, &[" (default); at most ", "; max: "]);
+    says(&plain, &[" (default); at most "]);
     says(&hinted, &["hint random: --hint"]);
     // The hint switches readahead off.
     let last = |said: &str| said.lines().last().map(str::to_string).expect("a line");

@@ -96,7 +96,6 @@ mod log;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 mod options;
-mod readahead;
 mod reader;
 pub mod source;
 mod store;
@@ -123,5 +122,4 @@ pub use fork::Fork;
 pub use health::{ReadaheadState, readahead_state, why_no_readahead};
 pub use latency::Latencies;
 pub use options::{Limits, Options, PolicyChoice, Storage};
-pub use readahead::{ByCapacity, Largest, Readahead};
 pub use reader::{FilePosition, ListedFile, Listing, Origin, ReadAt, Reader};

@@ -4,7 +4,6 @@
 
 use crate::budget::Budget;
 use crate::error::OpenError;
-use crate::readahead::Readahead;
 #[cfg(feature = "disk-cache")]
 use crate::source::disk_cache::DiskCache;
 use crate::source::{Defaults, Io};
@@ -21,9 +20,6 @@ pub struct Options {
     /// The readahead policy. Default `auto`, which tunes itself. `linux-6.18` uses the device's readahead setting if there is one,
     /// otherwise that of the kind of storage ([`Defaults`]).
     pub policy: PolicyChoice,
-    /// Values for a policy whose `max` or `min` is not set. They take precedence over the values of the device and of the kind of
-    /// storage. The first layer with a value applies. Default none.
-    pub readahead: Vec<Readahead>,
     /// The initial hint of each open description: normal, sequential or random; other hints are ignored. Default none.
     pub hint: Option<Advice>,
     /// Maximum bytes of pages that are cached or in flight. Default 256 MiB, minimum four pages (16 KiB); smaller values, such as 0,
@@ -128,7 +124,6 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             policy: DEFAULT.into(),
-            readahead: Vec::new(),
             hint: None,
             cache_bytes: 256 << 20,
             page_bytes: 4096,
@@ -194,13 +189,6 @@ impl Options {
     #[must_use]
     pub fn policy(mut self, policy: impl Into<PolicyChoice>) -> Options {
         self.policy = policy.into();
-        self
-    }
-
-    /// Sets the readahead settings: see the field [`readahead`](field@Options::readahead).
-    #[must_use]
-    pub fn readahead(mut self, layers: Vec<Readahead>) -> Options {
-        self.readahead = layers;
         self
     }
 
@@ -277,10 +265,7 @@ impl Options {
 
     /// The policy and the machine's limits, checked for consistency.
     pub(crate) fn resolve(&self, storage: &Storage) -> Result<(PolicySpec, Config), OpenError> {
-        let settled = |draft| {
-            let draft = Readahead::apply(&self.readahead, draft, storage.size)?;
-            storage.settle(draft, self.cache_bytes)
-        };
+        let settled = |draft| storage.settle(draft, self.cache_bytes);
         let policy = match &self.policy {
             PolicyChoice::Spec(spec) => Ok(spec.clone()),
             PolicyChoice::Draft(draft) => settled(draft.clone()),
@@ -349,12 +334,6 @@ mod tests {
         let thrashsafe = foreread_history::parse("linux-thrashsafe").expect("a policy");
         let thrashsafe = Options::default().policy(thrashsafe);
         let small = |bytes| linux.clone().cache_bytes(bytes);
-        let site = Readahead {
-            max: Some(crate::Largest::parse("1M").expect("a size")),
-            ..Readahead::default()
-        };
-        let set = linux.clone().readahead(vec![site]);
-        let set_too = set.clone().policy("linux-6.18:max=2M");
         let device = Some(256 << 10);
         for (options, device, defaults, bytes, why) in [
             (&linux, None, file, 128 << 10, "what Linux has"),
@@ -380,8 +359,13 @@ mod tests {
             (&thrashsafe, device, file, 512 << 10, "as published"),
             (&small(8 * MIB), None, object, 2 * MIB, "a quarter"),
             (&small(64 << 10), None, file, 128 << 10, "as in Linux"),
-            (&set, device, object, MIB, "what is set, before the device"),
-            (&set_too, None, file, 2 * MIB, "the text comes first"),
+            (
+                &of("linux-6.18:max=2M"),
+                device,
+                file,
+                2 * MIB,
+                "the text, before the device",
+            ),
         ] {
             assert_eq!(max(options, device, defaults).0, bytes, "{why}");
         }

@@ -24,7 +24,6 @@ use crate::replay::{Mode, Replay};
 use crate::report::row::NOTE_OF_PAGES;
 use crate::report::{PolicyRuns, RowKind, SpanCut, Table};
 pub use error::CompareError;
-use foreread::Readahead;
 use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_os::failure::Failure;
@@ -261,7 +260,6 @@ impl<'a> Case<'a> {
         };
         let natural = case.workload(0)?.page_bytes;
         for draft in chosen(plan).into_iter().chain(more) {
-            let draft = place.configured(&plan.site.readahead, draft)?;
             let by_capacity = draft.wants_capacity();
             let spec = place.ready(draft, cache_bytes)?;
             case.notes
@@ -567,9 +565,6 @@ fn interrupted(run: u32, turn: usize, rows: usize, runs: u32) -> String {
 pub struct Site {
     /// The policy that is used if none is named: it gets a row besides the usual ones.
     pub policy: Option<PolicyDraft>,
-    /// Values for policies that leave `max` or `min` open. Not used on a model, where each policy has its published
-    /// values.
-    pub readahead: Vec<Readahead>,
     /// Where these settings come from, a sentence each, for the notes of every table.
     pub notes: Vec<String>,
 }

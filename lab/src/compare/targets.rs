@@ -22,9 +22,9 @@ use super::{
 };
 use crate::live::{self, LiveError, Pace};
 use crate::report::RowKind;
+use foreread::Storage;
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread::source::{Defaults, Source, SourceName};
-use foreread::{Readahead, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_history::{OPPONENTS, policies};
@@ -243,17 +243,6 @@ impl Description {
         is_timed.then(|| plan.table_ms())
     }
 
-    /// Applies to a policy the parameters that the administrator has configured for this machine. On a device model, the administrator's
-    /// parameters are not applied, and the policy keeps its default parameters.
-    pub fn configured(
-        &self,
-        site: &[Readahead],
-        draft: PolicyDraft,
-    ) -> Result<PolicyDraft, CompareError> {
-        let site = if self.is_simulated { &[] } else { site };
-        Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::policy)
-    }
-
     /// Sets all parameters of a policy. Those that the user did not set get the engine's values, so that the policy behaves as in `serve`
     /// and `mount`; except that `linux-6.18` has large folios where the kernel has them, because it is compared with the kernel.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
@@ -396,7 +385,7 @@ mod tests {
     use super::source::OnSource;
     use super::*;
     use foreread::source::SourceError;
-    use foreread::{Largest, Options, Reader};
+    use foreread::{Options, Reader};
     use std::io::IoSliceMut;
 
     #[test]
@@ -478,28 +467,10 @@ mod tests {
                 ("linux-3.12", 8 << 20),
                 ("rbd-plain", 256 << 20),
             ] {
-                let settled = |site: &[Readahead]| {
-                    let draft = place
-                        .configured(site, foreread_history::parse(policy).expect("one"))
-                        .expect("it fits");
-                    place.ready(draft, cache_bytes).expect("settled")
-                };
-                let site = vec![Readahead {
-                    max: Largest::parse("96K+capacity").ok(),
-                    ..Readahead::default()
-                }];
-                let (measured, set) = (settled(&[]), settled(&site));
+                let draft = foreread_history::parse(policy).expect("one");
+                let measured = place.ready(draft, cache_bytes).expect("settled");
                 let draft = foreread_history::parse(policy).expect("one");
                 let options = Options::default().policy(draft).cache_bytes(cache_bytes);
-                let served = Reader::open(Arc::clone(&source), options.clone().readahead(site))
-                    .expect("opened with settings");
-                assert_eq!(
-                    set.values,
-                    served.policy().values,
-                    "{policy} on {}, with settings",
-                    defaults.kind
-                );
-                assert!(set.values.contains(&(96 << 10)), "{set}");
                 let served = Reader::open(Arc::clone(&source), options).expect("opened");
                 assert_eq!(
                     measured.values,
