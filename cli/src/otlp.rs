@@ -186,9 +186,8 @@ pub fn end() {
     let Some(provider) = TRACES.get() else {
         return;
     };
-    let ended = Task::start("foreread-otlp", || {
-        let _ = provider.shutdown_with_timeout(END_LIMIT);
-    });
+    // The SDK waits longer than this command does.
+    let ended = Task::start("foreread-otlp", || drop(provider.shutdown()));
     if ended.is_ok_and(|task| task.within(END_LIMIT).is_none()) {
         note("telemetry: the receiver does not answer; the last spans are lost");
     }
