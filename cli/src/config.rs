@@ -1,4 +1,4 @@
-//! Reads the settings of this machine and this user: the policy, a hint, object stores, the disk cache.
+//! Reads the settings of this machine and this user: the policy, object stores, the disk cache.
 //!
 //! ```text
 //!   command line ──► FOREREAD_POLICY ──► $XDG_CONFIG_HOME/foreread/config.toml ──► /etc/foreread.toml ──► default
@@ -9,19 +9,18 @@
 //!
 //! ```text
 //!   policy = "linux-6.18"        # without --policy; default auto
-//!   hint = "normal"              # serve and mount: normal, sequential or random
 //!   stores = "profile=dev"       # settings of object stores, as in FOREREAD_OBJECT
 //!   disk-cache = "/var/cache/foreread,size=50G"    # as --disk-cache of serve and mount
 //! ```
 
 use crate::fail::Fail;
+use foreread::OpenError;
 #[cfg(feature = "object")]
 use foreread::source::disk_cache::{self, DiskCache};
 #[cfg(feature = "object")]
 use foreread::source::object::{self, ObjectSettings};
 #[cfg(feature = "object")]
 use foreread::source::{Defaults, SourceOpenError};
-use foreread::{Advice, OpenError};
 use foreread_core::policy::{PolicyDraft, SpecError};
 #[cfg(feature = "lab")]
 use foreread_lab::compare::Site;
@@ -48,7 +47,6 @@ const MAX_BYTES: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub struct Config {
     policy: Option<Set<String>>,
-    hint: Option<Set<Advice>>,
     #[cfg_attr(
         not(feature = "object"),
         allow(dead_code, reason = "only objects use it")
@@ -81,7 +79,6 @@ impl<T> Set<T> {
 #[serde(deny_unknown_fields)]
 struct File {
     policy: Option<Spanned<String>>,
-    hint: Option<Spanned<String>>,
     stores: Option<Spanned<String>>,
     #[serde(rename = "disk-cache")]
     disk_cache: Option<Spanned<String>>,
@@ -130,7 +127,6 @@ impl Config {
     fn under(&mut self, file: &Text<'_>) -> Result<(), Fail> {
         let File {
             policy: name,
-            hint,
             stores,
             disk_cache,
         } = file.parse()?;
@@ -148,12 +144,6 @@ impl Config {
         if let Some(name) = name {
             let set = policy(name.get_ref().clone(), file.line(&name))?;
             self.policy.get_or_insert(set);
-        }
-        if let Some(word) = hint {
-            let value = hint_named(word.get_ref()).ok_or_else(|| {
-                file.refused(&word, "is not normal, sequential or random", "hint")
-            })?;
-            self.hint.get_or_insert(Set::new(value, file.line(&word)));
         }
         Ok(())
     }
@@ -256,12 +246,6 @@ impl Config {
         Ok(Set::new(value, format!("{}, --max-overfetch", set.from)))
     }
 
-    /// The initial hint of each open file description.
-    pub fn hint(&self, asked: Option<Advice>) -> Option<Set<Advice>> {
-        let asked = asked.map(|value| Set::new(value, "--hint"));
-        asked.or_else(|| self.hint.clone())
-    }
-
     /// Returns where the number of concurrent requests comes from, for the line that a server prints: `FOREREAD_OBJECT`, or
     /// `default for kind file`.
     pub fn requests_origin(&self, kind: &str) -> String {
@@ -280,13 +264,6 @@ impl Config {
         }
         format!("default for kind {kind}")
     }
-
-    /// Returns where the hint comes from, for the line that a server prints: `hint random: /etc/foreread.toml line 2`.
-    pub fn hint_origin(hint: &Set<Advice>) -> String {
-        let name = HINTS.iter().find(|(_, known)| *known == hint.value);
-        let name = name.map_or("", |(name, _)| name);
-        format!("hint {name}: {}", hint.from)
-    }
 }
 
 /// A policy of this build. Simulation-only policies may be set too, for `compare` and `explain`.
@@ -297,20 +274,6 @@ fn draft(text: &str) -> Result<PolicyDraft, SpecError> {
 #[cfg(not(feature = "lab"))]
 fn draft(text: &str) -> Result<PolicyDraft, SpecError> {
     PolicyDraft::parse(text)
-}
-
-/// The possible initial hints.
-const HINTS: [(&str, Advice); 3] = [
-    ("normal", Advice::Normal),
-    ("sequential", Advice::Sequential),
-    ("random", Advice::Random),
-];
-
-pub fn hint_named(word: &str) -> Option<Advice> {
-    HINTS
-        .iter()
-        .find(|(name, _)| *name == word)
-        .map(|(_, hint)| *hint)
 }
 
 /// Parses the name of an existing policy. `serve` and `mount` check whether it can serve reads.
@@ -413,6 +376,7 @@ impl Text<'_> {
         self.line_at(value.span().start)
     }
 
+    #[cfg(feature = "object")]
     fn refused(&self, value: &Spanned<String>, why: &str, key: &str) -> Fail {
         let place = format!("{}: {key} = '{}' {why}", self.line(value), value.get_ref());
         Fail::input("bad configuration", place, "docs/policies.md has the keys")
@@ -479,18 +443,12 @@ mod tests {
 
     #[test]
     fn each_key_is_taken_from_the_first_file_that_has_it() {
-        let user = "hint = \"random\"\n";
-        let system = "policy = \"none\"\nhint = \"normal\"\n";
+        let user = "stores = \"requests=7\"\n";
+        let system = "policy = \"none\"\nstores = \"requests=8\"\n";
         let config = config(Some(user), Some(system), None).expect("valid");
         assert_eq!(ends(&config.policy(None)), ("none", "system.toml line 1"));
-        let hint = config.hint(None).expect("it is set");
-        assert_eq!(hint.value, Advice::Random);
-        let said = Config::hint_origin(&hint);
-        assert!(said.starts_with("hint random: ") && said.ends_with("config.toml line 1"));
-        assert_eq!(
-            config.hint(Some(Advice::Normal)).map(|set| set.from),
-            Some("--hint".to_string())
-        );
+        let stores = config.stores.as_ref().expect("they are set");
+        assert_eq!(ends(stores), ("requests=7", "config.toml line 1"));
         assert_eq!(config.site(false).notes.len(), 1);
     }
 
@@ -521,11 +479,6 @@ mod tests {
                 "unknown field `max`",
             ),
             ("policy = 128\n", 1, "invalid type"),
-            (
-                "# a\nhint = \"willneed\"\n",
-                2,
-                "is not normal, sequential or random",
-            ),
             ("policy = \n", 1, ""),
         ] {
             let error = input_line(config(None, Some(text), None));

@@ -4,7 +4,7 @@
 
 #[cfg(feature = "metrics")]
 use crate::args::values::address;
-use crate::args::values::{cache, hint, time};
+use crate::args::values::{cache, hint, hint_name, time};
 use crate::config::{self, Config, Set};
 use crate::fail::{Fail, note, say};
 #[cfg(feature = "metrics")]
@@ -326,7 +326,7 @@ fn report(
 pub struct ServerSettings {
     config: Config,
     policy: Set<String>,
-    hint: Option<Set<Advice>>,
+    hint: Option<Advice>,
 }
 
 impl ServerArgs {
@@ -334,13 +334,12 @@ impl ServerArgs {
     pub fn settings(&self) -> Result<(ServerSettings, Options), Fail> {
         let config = config::load()?;
         let policy = config.serving(self.policy.as_deref(), self.max_overfetch.as_deref())?;
-        let hint = config.hint(self.hint);
         let mut options = Options::default()
             .policy(policy.value.as_str())
             .cache_bytes(self.cache)
             .appending(self.appending);
-        if let Some(set) = &hint {
-            options = options.hint(set.value);
+        if let Some(hint) = self.hint {
+            options = options.hint(hint);
         }
         #[cfg(feature = "object")]
         {
@@ -349,7 +348,7 @@ impl ServerArgs {
         let settings = ServerSettings {
             config,
             policy,
-            hint,
+            hint: self.hint,
         };
         Ok((settings, options))
     }
@@ -366,7 +365,8 @@ impl ServerSettings {
             format!("policy {policy} ({})", self.policy.from),
             format!("at most {requests} requests at once ({from})"),
         ];
-        parts.extend(self.hint.as_ref().map(Config::hint_origin));
+        let hint = self.hint.map(hint_name);
+        parts.extend(hint.map(|hint| format!("hint {hint}: --hint")));
         parts.join("; ")
     }
 }

@@ -86,11 +86,10 @@ fn errors_name_their_place() {
 /// The server prints its policy with all values, and where each setting is from; a hint changes what is read ahead.
 #[test]
 fn serve_reports_the_origin_of_its_settings() {
-    let user = User::new("policy = \"linux-6.18:max=1M+capacity\"\nhint = \"random\"\n");
+    let user = User::new("policy = \"linux-6.18:max=1M+capacity\"\n");
     let said = serves(&user, &["--policy", "linux-6.18:max=1M+capacity"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
     says(&said, &["policy linux-6.18:max=4K,", " (--policy); "]);
-    says(&said, &["hint random: ", "config.toml line 2"]);
     says(&serves(&user, &[], 0), &["config.toml line 1); "]);
     let user = User::new("");
     let [plain, hinted] = [&[][..], &["--hint", "random"]].map(|more| serves(&user, more, 8));

@@ -1,6 +1,6 @@
 //! Parsers for argument values: sizes, times, addresses, hints. The parsers accept no trailing text.
 
-use foreread::MIN_MEMORY_BYTES;
+use foreread::{Advice, MIN_MEMORY_BYTES};
 use foreread_core::units::{SizeError, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -29,14 +29,32 @@ pub fn cache(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The hints that apply to all reads through an open file description.
+const HINTS: [(&str, Advice); 3] = [
+    ("normal", Advice::Normal),
+    ("sequential", Advice::Sequential),
+    ("random", Advice::Random),
+];
+
 /// Parses a hint that applies to all reads through an open file description.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
 )]
-pub fn hint(word: &str) -> Result<foreread::Advice, String> {
-    crate::config::hint_named(word)
-        .ok_or_else(|| "it is not normal, sequential or random".to_string())
+pub fn hint(word: &str) -> Result<Advice, String> {
+    let found = HINTS.iter().find(|(name, _)| *name == word);
+    let hint = found.map(|(_, hint)| *hint);
+    hint.ok_or_else(|| "it is not normal, sequential or random".to_string())
+}
+
+/// Returns the word for a hint.
+#[cfg_attr(
+    not(any(feature = "mount", feature = "serve")),
+    allow(dead_code, reason = "servers alone take one")
+)]
+pub fn hint_name(hint: Advice) -> &'static str {
+    let found = HINTS.iter().find(|(_, known)| *known == hint);
+    found.map_or("", |(name, _)| name)
 }
 
 /// Parses an address. If the text is only a port, the address is 127.0.0.1.
