@@ -172,8 +172,7 @@ impl Follow {
     /// A hint for addresses applies to every file mapped there; returns the first one.
     fn advised(&mut self, thread: u32, pending: &Pending, at_ns: u64) -> Option<Record> {
         let [address, len, number, ..] = pending.args;
-        // A text trace may contain DONTNEED, which leaves the page cache as it is.
-        let Some(advice) = advice(number).filter(|advice| *advice != Advice::DontNeed) else {
+        let Some(advice) = advice(number) else {
             return self.pass(NO_HINT);
         };
         let pieces = self.spaces.pieces(thread, address, len);
@@ -357,8 +356,7 @@ const F_DUPFD: u64 = 0;
 const F_SETFD: u64 = 2;
 const F_SETFL: u64 = 4;
 const F_DUPFD_CLOEXEC: u64 = 1030;
-/// Commands of ioctl(2).
-const FIONCLEX: u64 = 0x5450;
+/// The command of ioctl(2) that sets close-on-exec; the only other one that is recorded, FIONCLEX, clears it.
 const FIOCLEX: u64 = 0x5451;
 /// Flags of mmap(2) and mremap(2).
 const MAP_ANONYMOUS: u64 = 0x20;
@@ -372,8 +370,6 @@ impl Follow {
         let fd = args[0] as i32;
         match call {
             Call::Close => self.tables.close(thread, fd),
-            // A text trace may contain any command.
-            Call::Ioctl if !matches!(args[1], FIONCLEX | FIOCLEX) => {}
             Call::Ioctl => self
                 .tables
                 .set_close_on_exec(thread, fd, args[1] == FIOCLEX),
