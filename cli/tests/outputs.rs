@@ -106,7 +106,7 @@ fn a_page_has_the_json_of_its_command() {
     let compare = "compare interleaved --on model:hdd-theory --size 4M --runs 2";
     let vary = format!("{compare} --vary streams=1,4");
     for (command, shown) in [
-        (compare.to_string(), "<svg"),
+        (compare.to_string(), "<meter"),
         (vary, "interleaved:streams=4 on model:hdd-theory"),
     ] {
         let files = format!("--html {} --json {} --force", text(&page), text(&json));

@@ -1,21 +1,20 @@
-//! A result as a list of blocks (sentences, tables, charts), which are rendered as text for the terminal, or as a section of an HTML page
+//! A result as a list of blocks (sentences, tables, notes), which are rendered as text for the terminal, or as a section of an HTML page
 //! (`page.rs`).
 //!
 //! ```text
 //!   [Text, Table, Note, Lines, ...] ──► text           lines no wider than the terminal
-//!   [Page, Table, Note, Figure]     ──► page::Section  sentences, drawings and tables in HTML
+//!   [Page, Table, Note]             ──► page::Section  sentences and tables in HTML
 //! ```
 //! A table is described by its columns. A column has a head, a function that returns the text of a cell, and a list of
 //! the outputs (terminal, page) that show it.
 
-use crate::figure::Figure;
 use crate::number::wrap;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
 
 /// If a table is fitted to a width, its first column gets at least this width before it is broken into lines.
 const FIRST_WIDTH: usize = 16;
 
-/// A part of a result, such as a sentence, a table, a note or a chart.
+/// A part of a result, such as a sentence, a table or a note.
 pub enum Block {
     /// Sentences for the terminal.
     Text(String),
@@ -30,7 +29,6 @@ pub enum Block {
     Indented(usize, Vec<Block>),
     /// The place where the terminal names the columns of the previous table that had no room.
     NoRoom,
-    Figure(Figure),
 }
 
 impl Block {
@@ -78,7 +76,7 @@ fn text_lines(
                 let text = format!("No room for: {names}. A wider terminal or --json shows them.");
                 lines.extend(wrap(&text, width));
             }
-            Block::Page(_) | Block::Figure(_) => {}
+            Block::Page(_) => {}
         }
     }
     lines
@@ -149,6 +147,8 @@ pub struct Table {
     pub marks: Vec<char>,
     /// The row that is emphasized: the best one.
     pub strong: Option<usize>,
+    /// For each row, the length of the bar that the page shows next to its name. Empty if the page shows no bars.
+    pub bars: Vec<f64>,
     is_wide: bool,
     is_broken: bool,
 }

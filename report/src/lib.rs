@@ -1,15 +1,13 @@
-//! The crate that **shows** results: it formats values as numbers, tables, charts and HTML pages.
+//! The crate that **shows** results: it formats values as numbers, tables and HTML pages.
 //!
 //! ```text
 //!   names                      suggestions for an unknown name
-//!   number, width ──► block    a result as sentences, tables, notes, figures: text, or a section of a page
-//!                 ├─► figure   charts as SVG, drawn by the crate plotters
-//!                 └─► page     a single HTML file: sections of figures and tables, and the JSON
+//!   number, width ──► block    a result as sentences, tables, notes: text, or a section of a page
+//!                 └─► page     a single HTML file: sections of tables, and the JSON
 //! ```
 //! The crate does not depend on the crates that measure, prints nothing, and uses neither a clock nor a terminal.
 
 pub mod block;
-pub mod figure;
 /// Writes JSON in the form that all commands use.
 pub mod json {
     /// Serializes a result as indented JSON, with all digits of every number and a newline at the end.

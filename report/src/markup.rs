@@ -21,7 +21,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// Returns `letter`, or a replacement if XML forbids it or if it changes the text direction.
-pub fn harmless(letter: char) -> char {
+fn harmless(letter: char) -> char {
     match letter {
         '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
             '\u{fffd}'

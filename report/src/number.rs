@@ -74,23 +74,6 @@ pub fn span_s(mean: f64, half: Option<f64>) -> String {
     }
 }
 
-/// Like [`span_s`], but with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800 ±0.0004`. If half
-/// the interval would be rounded to zero even with these decimals, it is left out.
-pub fn span_seen(mean: f64, half: Option<f64>) -> String {
-    const MORE: usize = 2;
-    let Some(half) = half.filter(|half| *half > 0.0 && half.is_finite()) else {
-        return span_s(mean, None);
-    };
-    let text = span_s(mean, None);
-    let shown = text.split_once('.').map_or(0, |(_, rest)| rest.len());
-    let needed = (-half.log10()).ceil().max(0.0) as usize;
-    match needed.saturating_sub(shown) {
-        0 => span_s(mean, Some(half)),
-        more if more <= MORE => format!("{mean:.needed$} ±{half:.needed$}"),
-        _ => text,
-    }
-}
-
 /// Formats a latency that is given in microseconds, with a suitable unit: `690us`, `1.23ms`, `2.50s`.
 pub fn latency_us(us: f64) -> String {
     match us {
@@ -264,11 +247,6 @@ mod tests {
         assert_eq!(span_s(46.22, Some(0.41)), "46.22 ±0.41");
         assert_eq!(span_s(0.0123, Some(0.0001)), "0.0123 ±0.0001");
         assert_eq!(span_s(1234.4, None), "1234");
-        assert_eq!(span_seen(46.22, Some(0.41)), "46.22 ±0.41");
-        assert_eq!(span_seen(17.18, Some(0.000_43)), "17.1800 ±0.0004");
-        assert_eq!(span_seen(17.18, Some(0.0)), "17.18");
-        assert_eq!(span_seen(17.18, Some(1e-10)), "17.18");
-        assert_eq!(span_seen(1234.0, Some(0.2)), "1234.0 ±0.2");
         assert_eq!(latency_us(0.0), "0us");
         assert_eq!(latency_us(690.4), "690us");
         assert_eq!(latency_us(999.6), "1.00ms");

@@ -2,19 +2,17 @@
 //! writes such a page.
 //!
 //! ```text
-//!   Report ──► Page: facts, sections of figures and tables ──template──► HTML
+//!   Report ──► Page: facts, sections of tables and notes ──template──► HTML
 //!     └──────► the same JSON that --json writes, inside the page
 //! ```
 //! This module provides the parts of a page; `lab/src/report/page.rs` builds the page from them, in this order:
 //! ```text
-//!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command
+//!   title ─► verdict ─► facts ─► parts: text, tables, notes ─► the next command
 //! ```
 //! The page loads nothing and runs no script; its content security policy (CSP) forbids loading and scripts. The page is valid XML as well
-//! as HTML, so that a test can parse it. The values of every chart are also in a table. All text is escaped, and the page does
-//! not refer to anything outside its file.
+//! as HTML, so that a test can parse it. All text is escaped, and the page does not refer to anything outside its file.
 
 use crate::block::{Block, Table};
-use crate::figure::Figure;
 use crate::markup::{escape, json_in_script};
 use crate::number::plural;
 use minijinja::value::Value;
@@ -26,8 +24,6 @@ const WHAT_TO_DO: &str = "What to do";
 const NEXT: &str = "Next";
 /// Longer tables are folded below their captions.
 const MAX_OPEN_ROWS: usize = 16;
-/// Number of figures that are visible without opening anything.
-const MAX_OPEN_FIGURES: usize = 4;
 
 /// The content of a page, which can be rendered as HTML.
 pub struct Page {
@@ -35,29 +31,15 @@ pub struct Page {
     /// The text of the box at the top: the first thing to read.
     pub lead: String,
     pub facts: Vec<(String, String)>,
-    /// Figures before the sections.
-    pub figures: Vec<Figure>,
     pub sections: Vec<Section>,
     /// What to paste next: where to use it (or an empty text), the text itself, and why.
     pub next: Vec<[String; 3]>,
 }
 
-/// A section of a page: its texts, figures, tables and notes are shown in this order.
+/// A section of a page: its texts, tables and notes are shown in this order.
 pub struct Section {
     pub title: String,
     pub blocks: Vec<Block>,
-}
-
-/// The first `open` figures, and the others.
-fn drawings(figures: &[&Figure], open: &mut usize) -> Value {
-    let value = |figure: &&Figure| {
-        let svg = Value::from_safe_string(figure.to_svg());
-        context! { title => &figure.title, svg => svg, caption => &figure.caption }
-    };
-    let (shown, more) = figures.split_at(figures.len().min(*open));
-    *open -= shown.len();
-    let values = |figures: &[&Figure]| figures.iter().map(value).collect::<Vec<_>>();
-    context! { shown => values(shown), more => values(more) }
 }
 
 /// A table; one of many rows is folded, below the row that is emphasized.
@@ -83,14 +65,27 @@ fn grid(table: &Table, rows: &[usize], is_folded: bool) -> Value {
             .iter()
             .map(|column| table.rows[*row][*column].clone());
         let mut cells: Vec<String> = cells.collect();
-        if table.marks.get(*row).is_some_and(|mark| *mark != ' ') {
-            cells[0] += " (fastest)";
-        }
-        context! { cells => list(&cells), strong => table.strong == Some(*row) }
+        cells[0] += match table.marks.get(*row) {
+            Some('*') => " (fastest)",
+            Some('=') => " (tied for fastest)",
+            Some('?') => " (may be the fastest)",
+            _ => "",
+        };
+        let bar = table.bars.get(*row);
+        context! { cells => list(&cells), strong => table.strong == Some(*row), bar => bar }
     };
     let count = plural(rows.len() as u64, "row");
     let rows: Vec<Value> = rows.iter().map(row).collect();
-    context! { caption => &table.caption, heads => list(&heads), words => words, rows => rows, folded => is_folded, count => count }
+    let longest = table.bars.iter().copied().reduce(f64::max);
+    context! {
+        caption => &table.caption,
+        heads => list(&heads),
+        words => words,
+        rows => rows,
+        longest => longest,
+        folded => is_folded,
+        count => count,
+    }
 }
 
 impl Page {
@@ -108,21 +103,15 @@ impl Page {
             out.write_str(&text).map_err(Into::into)
         });
         let safe = |text: String| Value::from_safe_string(text);
-        let mut open = MAX_OPEN_FIGURES;
-        let figures = drawings(&self.figures.iter().collect::<Vec<_>>(), &mut open);
-        let sections = self.sections.iter().map(|s| s.value(&mut open));
-        let mut sections: Vec<Value> = sections.collect();
+        let mut sections: Vec<Value> = self.sections.iter().map(Section::value).collect();
         if !self.next.is_empty() {
             let copies: Vec<Value> = self.next.iter().map(|copy| list(copy)).collect();
-            sections.push(
-                context! { title => NEXT, figures => drawings(&[], &mut open), copies => copies },
-            );
+            sections.push(context! { title => NEXT, copies => copies });
         }
         let page = context! {
             title => &self.title,
             lead_title => WHAT_TO_DO,
             lead => &self.lead,
-            figures => figures,
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
             sections => sections,
             json => safe(json_in_script(json)),
@@ -135,25 +124,17 @@ impl Page {
 }
 
 impl Section {
-    fn value(&self, open_figures: &mut usize) -> Value {
-        let (mut text, mut notes) = (Vec::new(), Vec::new());
-        let (mut figures, mut tables) = (Vec::new(), Vec::new());
+    fn value(&self) -> Value {
+        let (mut text, mut notes, mut tables) = (Vec::new(), Vec::new(), Vec::new());
         for block in &self.blocks {
             match block {
                 Block::Page(line) => text.push(Value::from(line)),
                 Block::Note(note) => notes.push(Value::from(note)),
-                Block::Figure(figure) => figures.push(figure),
                 Block::Table(table) => tables.extend(grids(table)),
                 _ => {}
             }
         }
-        context! {
-            title => &self.title,
-            text => text,
-            notes => notes,
-            figures => drawings(&figures, open_figures),
-            grids => tables,
-        }
+        context! { title => &self.title, text => text, notes => notes, grids => tables }
     }
 }
 
@@ -169,7 +150,6 @@ pub fn fact(name: &str, value: impl Into<String>) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::{Bars, Figure};
 
     fn table(rows: usize, strong: Option<usize>) -> Table {
         let rows = (0..rows).map(|n| [format!("row-{n}"), "1".to_string()]);
@@ -179,19 +159,16 @@ mod tests {
         table
     }
 
-    fn page(table: Table, figures: usize) -> String {
-        let figure = |n| Figure::bars(format!("figure-{n}"), Bars::default());
-        let mut blocks = vec![
+    fn page(table: Table) -> String {
+        let blocks = vec![
             Block::Note("A note".to_string()),
             Block::Table(table),
             Block::Page("A sentence".to_string()),
         ];
-        blocks.extend((1..figures).map(figure).map(Block::Figure));
         let page = Page {
             title: "A page".to_string(),
             lead: "A verdict".to_string(),
             facts: vec![fact("seed", "1")],
-            figures: vec![figure(0)],
             sections: vec![Section {
                 title: "A part".to_string(),
                 blocks,
@@ -208,15 +185,13 @@ mod tests {
 
     #[test]
     fn each_page_has_one_order() {
-        let html = page(table(2, None), 2);
+        let html = page(table(2, None));
         let order = [
             "<h1>A page",
             "A verdict",
             ">seed<",
-            "figure-0",
             "A part</h2>",
             "A sentence",
-            "figure-1",
             "row-0",
             "A note",
             "Next</h2>",
@@ -228,19 +203,25 @@ mod tests {
 
     #[test]
     fn long_tables_are_folded_but_not_the_row_in_bold() {
-        assert!(!is_folded(&page(table(MAX_OPEN_ROWS, None), 1), "row-1<"));
-        let long = page(table(MAX_OPEN_ROWS + 1, Some(9)), 1);
+        assert!(!is_folded(&page(table(MAX_OPEN_ROWS, None)), "row-1<"));
+        let long = page(table(MAX_OPEN_ROWS + 1, Some(9)));
         assert!(is_folded(&long, "row-1<") && !is_folded(&long, "row-9<"));
         assert!(long.contains("<summary>A table (17 rows)"), "{long}");
         assert_eq!(long.matches("row-9<").count(), 2);
     }
 
     #[test]
-    fn four_figures_are_open() {
-        let html = page(table(1, None), 6);
-        let folded: Vec<bool> = (0..6)
-            .map(|n| is_folded(&html, &format!("figure-{n}")))
-            .collect();
-        assert_eq!(folded, [false, false, false, false, true, true]);
+    fn bars_and_marks_are_those_of_their_rows() {
+        let mut table = table(3, None);
+        (table.marks, table.bars) = (vec![' ', '*', '='], vec![4.5, 1.0, 2.0]);
+        let html = page(table);
+        for (name, bar) in [
+            ("row-0", "4.5"),
+            ("row-1 (fastest)", "1.0"),
+            ("row-2 (tied for fastest)", "2.0"),
+        ] {
+            let row = format!("{name} <meter max=\"4.5\" value=\"{bar}\"></meter></th>");
+            assert!(html.contains(&row), "{row}: {html}");
+        }
     }
 }

@@ -118,7 +118,7 @@ pub struct CompareArgs {
     /// rows, and the significance level.
     #[arg(long)]
     pub why: bool,
-    /// Write a page with charts to this file
+    /// Write an HTML page to this file
     ///
     /// A single, self-contained HTML file without scripts. The page shows times with 95 % confidence intervals, bytes
     /// and latencies, and embeds the JSON.

@@ -167,7 +167,10 @@ fn finite(rate: f64) -> String {
 }
 
 pub(crate) fn rows(report: &Report) -> Table {
-    shown(report, true)
+    let bar = |row: &Row| row.judged().map_or(0.0, |time| time.mean);
+    let mut table = shown(report, true);
+    table.bars = report.rows.iter().map(bar).collect();
+    table
 }
 
 fn shown(report: &Report, details: bool) -> Table {
