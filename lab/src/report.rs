@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
-//!         tests_of_pairs ──┘       └─────►  screen::screen  the terminal: the verdict, the tables, what to do next
+//!                                 └─────►  screen::screen  the terminal: the verdict, the tables, what to do next
 //!   all of these ────────►  page            a single HTML file
 //! ```
 //! The table and the verdict are made only from the [`Report`], which is also the JSON, so that the text contains no figure that is missing
@@ -13,7 +13,6 @@ pub mod page;
 pub mod row;
 pub mod screen;
 pub mod table;
-pub mod tests_of_pairs;
 pub mod trace_info;
 
 use crate::replay::Mode;

@@ -2,15 +2,16 @@
 //!
 //! Ratios are never averaged: the values are first summed over the runs, and then the sums are divided.
 
-use super::row::{Comparison, NOTE_OF_UNUSED, OracleBeaten, Report, Row, SCHEMA, Time};
-use super::tests_of_pairs::{PairTests, WORTH_SAYING};
+use super::row::{
+    Comparison, NOTE_OF_UNUSED, OracleBeaten, Report, Row, SCHEMA, Time, WORTH_SAYING,
+};
 use super::{Judge, PolicyRuns, RowKind, RunResult, Table};
 use foreread_core::stats::Stats;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::stats::{
-    ALPHA, Summary, difference_ci95, equivalent, latency_histogram, percentile_ns, ratio,
-    ratio_ci95,
+    ALPHA, Summary, difference_ci95, equivalent, holm, latency_histogram, paired_t_test,
+    percentile_ns, ratio, ratio_ci95,
 };
 
 const NS_PER_S: f64 = 1e9;
@@ -26,7 +27,7 @@ const CURVE: [f64; 27] = [
 impl Report {
     /// Computes the report from the raw runs.
     pub fn of(table: &Table) -> Report {
-        let tests = PairTests::of(table);
+        let comparisons = comparisons(table);
         let none = table
             .policies
             .iter()
@@ -61,17 +62,13 @@ impl Report {
             }
             .to_string(),
             oracle_beaten: oracle_beaten(table),
-            best: tests
-                .best
-                .iter()
-                .map(|&i| table.policies[i].policy.clone())
-                .collect(),
+            best: best(table, &comparisons),
             shortened: table.shortened,
             is_walk: false,
             rows: (0..table.policies.len())
-                .map(|i| row(table, i, none, &tests))
+                .map(|i| row(table, i, none, &comparisons))
                 .collect(),
-            comparisons: comparisons(table, &tests),
+            comparisons,
         }
     }
 }
@@ -127,7 +124,7 @@ fn refault_bytes(policy: &PolicyRuns) -> Option<u64> {
     Some((runs.iter().sum::<u64>() as f64 / runs.len() as f64).round() as u64)
 }
 
-fn row(table: &Table, index: usize, none: Option<usize>, tests: &PairTests) -> Row {
+fn row(table: &Table, index: usize, none: Option<usize>, comparisons: &[Comparison]) -> Row {
     let policy = &table.policies[index];
     let sums = Sums::of(policy);
     let time = |values: Vec<f64>| {
@@ -140,7 +137,10 @@ fn row(table: &Table, index: usize, none: Option<usize>, tests: &PairTests) -> R
     };
     let judged = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
     let of_none = none.map(|i| &table.policies[i]);
-    let p_value = none.and_then(|n| tests.p_value(index, n));
+    let beside_none = of_none.and_then(|none| {
+        let mut pairs = comparisons.iter();
+        pairs.find(|pair| pair.is_of(&none.policy, &policy.policy))
+    });
     let stats = sums.ours();
     let count = |field: fn(&Stats) -> u64| stats.map(|_| sums.mean(field));
     // librbd counts only the readahead that it plans, none of the other counters in these rows.
@@ -164,8 +164,8 @@ fn row(table: &Table, index: usize, none: Option<usize>, tests: &PairTests) -> R
         score: score(table, index, none),
         ratio_to_none: part(judged(policy), of_none.and_then(judged)),
         ratio_to_none_ci95: of_none.and_then(|none| ratio_ci95(&none.times_s(), &policy.times_s())),
-        p_value,
-        differs_from_none: p_value.map(|p| p < ALPHA),
+        p_value: beside_none.and_then(|pair| pair.p_value),
+        differs_from_none: beside_none.and_then(|pair| pair.differs),
         throughput_mb_s: demand(|s| s.demand_bytes)
             .and_then(|_| ratio(asked, policy.times_s().iter().sum::<f64>()))
             .map(|bytes_s| bytes_s / number::MB),
@@ -291,25 +291,49 @@ impl Latency {
     }
 }
 
-fn comparisons(table: &Table, tests: &PairTests) -> Vec<Comparison> {
-    let times = |i: usize| table.policies[i].times_s();
-    let judged = |i: usize| table.policies[i].judged_s(table.judge());
-    let mean = |i: usize| Summary::of(&times(i)).map(|s| s.mean);
-    let rows = table.policies.len();
-    let choice = |i: &usize| !table.policies[*i].kind.is_limit();
-    let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
-    let pairs = pairs.filter(|(a, b)| choice(a) && choice(b));
-    let compare = |(a, b): (usize, usize)| Comparison {
-        a: table.policies[a].policy.clone(),
-        b: table.policies[b].policy.clone(),
+/// Tests every pair of rows that are not limits, by a paired t test on the times or latencies ([`Judge`]). Holm's correction is over the
+/// pairs of the table, because many pairs are tested, and because the same tests determine the best row.
+fn comparisons(table: &Table) -> Vec<Comparison> {
+    let choices = table.policies.iter().filter(|row| !row.kind.is_limit());
+    let choices = Vec::from_iter(choices);
+    let pairs = (0..choices.len()).flat_map(|a| (a + 1..choices.len()).map(move |b| (a, b)));
+    let pairs = Vec::from_iter(pairs.map(|(a, b)| (choices[a], choices[b])));
+    let judged = |row: &PolicyRuns| row.judged_s(table.judge());
+    let test = |(a, b): &(&PolicyRuns, &PolicyRuns)| paired_t_test(&judged(a), &judged(b));
+    let p_values = holm(&Vec::from_iter(pairs.iter().map(test)));
+    let mean = |row: &PolicyRuns| Summary::of(&row.times_s()).map(|time| time.mean);
+    let compare = |((a, b), p_value): ((&PolicyRuns, &PolicyRuns), Option<f64>)| Comparison {
+        a: a.policy.clone(),
+        b: b.policy.clone(),
         ratio: mean(b).zip(mean(a)).and_then(|(b, a)| ratio(b, a)),
-        ratio_ci95: ratio_ci95(&times(a), &times(b)),
-        difference_ci95_s: difference_ci95(&times(a), &times(b)),
-        p_value: tests.p_value(a, b),
-        differs: tests.differ(a, b),
+        ratio_ci95: ratio_ci95(&a.times_s(), &b.times_s()),
+        difference_ci95_s: difference_ci95(&a.times_s(), &b.times_s()),
+        p_value,
+        differs: p_value.map(|p| p < ALPHA),
         equivalent: equivalent(&judged(a), &judged(b)),
     };
-    pairs.map(compare).collect()
+    pairs.into_iter().zip(p_values).map(compare).collect()
+}
+
+/// The rows that may be the fastest: one, or several that are tied. A row is called the best only if, for every other row, a test shows
+/// that it is slower, and the two are not equal within 5 % ([`equivalent`]). Empty if no test was possible.
+fn best(table: &Table, comparisons: &[Comparison]) -> Vec<String> {
+    let rows = table.policies.iter().filter(|row| !row.kind.is_limit());
+    let mean = |row: &PolicyRuns| Some(Summary::of(&row.judged_s(table.judge()))?.mean);
+    let timed = rows.filter_map(|row| Some((mean(row)?, &row.policy)));
+    let timed = Vec::from_iter(timed);
+    let fastest = timed.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((_, fastest)) = fastest.filter(|_| comparisons.iter().any(|c| c.p_value.is_some()))
+    else {
+        return Vec::new();
+    };
+    let is_slower = |policy: &str| {
+        let mut pairs = comparisons.iter();
+        let pair = pairs.find(|pair| pair.is_of(fastest, policy));
+        pair.is_some_and(|pair| pair.differs == Some(true) && pair.equivalent != Some(true))
+    };
+    let tied = timed.iter().map(|(_, policy)| policy.to_string());
+    tied.filter(|policy| !is_slower(policy)).collect()
 }
 
 /// What the columns of the terminal's table would hide: readahead that was still in the cache at the end, not used so
@@ -437,6 +461,45 @@ mod tests {
             "{:?}",
             rbd.latency_us
         );
+    }
+
+    /// The p values of these rows' pairs, corrected, and the best rows.
+    fn tested(rows: &[&[f64]]) -> (Vec<Option<f64>>, String) {
+        let name = |n: usize| ["none", "a", "b", "c"][n];
+        let rows = (0..).zip(rows);
+        let rows = rows.map(|(n, times)| samples::runs(name(n), times, 0, 0, 0));
+        let report = Report::of(&samples::table("w", "s", rows.collect()));
+        let p_values = report.comparisons.iter().map(|pair| pair.p_value);
+        (p_values.collect(), report.best.join(" "))
+    }
+
+    #[test]
+    fn best_is_one_row_only_if_the_test_says_so() {
+        let around = |mean: f64| [mean, mean + 0.125, mean - 0.125];
+        let near = [1.01, 1.09, 0.92];
+        let (p_values, best) = tested(&[&around(1.0), &around(1.0), &around(2.0), &near]);
+        let same = [0, 1].map(|pair| p_values[pair]);
+        assert_eq!((p_values.len(), same), (6, [Some(1.0), Some(0.0)]));
+        assert_eq!(best, "none a c");
+        for (rows, best) in [
+            (
+                &[&[3.0, 3.1, 2.9, 3.0][..], &[1.0, 1.1, 0.9, 1.01]][..],
+                "a",
+            ),
+            // Faster on the mean, but the pairs do not agree.
+            (&[&[3.0, 1.0, 2.9], &[1.0, 3.1, 2.0]], "none a"),
+            // Surely faster, but by less than 5 %.
+            (&[&[1.04, 1.04], &[1.0, 1.0]], "none a"),
+            (&[&[1.06, 1.06], &[1.0, 1.0]], "a"),
+            // The third lost a run: no test with it is possible, so no row may claim to be faster than it.
+            (&[&[3.0, 3.1, 2.9], &[1.0, 1.1, 0.95], &[9.0, 9.0]], "a b"),
+            (&[&[3.0], &[1.0]], ""),
+            (&[], ""),
+            (&[&[1.0, 1.0]], ""),
+            (&[&[], &[]], ""),
+        ] {
+            assert_eq!(tested(rows).1, best, "{rows:?}");
+        }
     }
 
     #[test]

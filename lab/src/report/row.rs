@@ -19,6 +19,10 @@ pub const NOTE_OF_FILES: &str = "All files of the trace are taken to be on ";
 pub const NOTE_OF_PAGES: &str = "The rows use different cache page sizes, in bytes: ";
 pub const NOTE_OF_UNUSED: &str = "Read ahead but not used so far: ";
 
+/// The advice mentions no smaller difference, even if it is significant: on a device model, times repeat to the nanosecond. Half a per cent
+/// is the last digit that the table shows.
+pub(crate) const WORTH_SAYING: f64 = 0.005;
+
 /// The report on one workload on one source under several policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -94,6 +98,13 @@ pub struct Comparison {
     /// Whether the 95 % interval of the ratio of what the rows are judged by (Student's t on the residuals of the pairs) is within 1 /
     /// 1.05 and 1.05. If neither this nor `differs` is true, the runs do not tell the two apart. Null if no test was possible.
     pub equivalent: Option<bool>,
+}
+
+impl Comparison {
+    /// Whether it compares these rows, which may be given in either order.
+    pub(super) fn is_of(&self, one: &str, other: &str) -> bool {
+        [(one, other), (other, one)].contains(&(&self.a, &self.b))
+    }
 }
 
 /// A policy that took less time than the oracle. A policy can beat the oracle on a device with random latencies. The oracle is the best
@@ -261,8 +272,7 @@ impl Report {
 
     /// Returns the test that compares two rows, which may be given in either order.
     pub fn comparison(&self, one: &str, other: &str) -> Option<&Comparison> {
-        let pair = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);
-        self.comparisons.iter().find(pair)
+        self.comparisons.iter().find(|pair| pair.is_of(one, other))
     }
 
     /// Returns which of two different rows is faster, if the runs show it. Returns `None` if no test was possible.

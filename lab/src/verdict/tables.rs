@@ -12,8 +12,7 @@ mod words;
 
 use self::words::{faster, in_walk};
 use super::{Confidence, Means, Standing, Step, Verdict, in_shell};
-use crate::report::row::{Relation, Report, Row, more_runs};
-use crate::report::tests_of_pairs::WORTH_SAYING;
+use crate::report::row::{Relation, Report, Row, WORTH_SAYING, more_runs};
 use foreread_core::policy::{DEFAULT, PolicyDraft};
 use foreread_sim::stats::EQUIVALENCE_MARGIN;
 

@@ -4,8 +4,7 @@ use super::{
     Choice, Conclusion, OpenPair, Tables, apart, as_good, beside_today, best, change, serves,
 };
 use crate::report::SpanCut;
-use crate::report::row::{Relation, Report, Row, more_runs};
-use crate::report::tests_of_pairs::WORTH_SAYING;
+use crate::report::row::{Relation, Report, Row, WORTH_SAYING, more_runs};
 use foreread_core::policy::DEFAULT;
 use foreread_report::number;
 
