@@ -73,8 +73,6 @@ pub struct ComparePlan {
     pub event_logs: Option<PathBuf>,
     /// Whether an event log may replace an existing file.
     pub replaces_logs: bool,
-    /// Whether a source that grows during the run is treated as appended to: see [`foreread::Options::appending`].
-    pub appending: bool,
     pub site: Site,
     /// What `--vary` set, if the name of the workload does not say it: " with memory=1M".
     pub varied: String,
@@ -431,7 +429,6 @@ impl<'a> Case<'a> {
             workload,
             cache_bytes: self.cache_bytes,
             seed: self.plan.seed.wrapping_add(u64::from(run)),
-            appending: self.plan.appending,
             event_log: None,
             bound: self.bounds.last().copied(),
             cut: live::Cut {

@@ -100,11 +100,6 @@ pub struct CompareArgs {
     /// slower.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub event_log: Option<PathBuf>,
-    /// Treat growth of the file as an append
-    ///
-    /// Without this option, growth ends the comparison if bytes that were read before have changed.
-    #[arg(long, hide_short_help = true)]
-    pub appending: bool,
     /// Repeat for each of several values of a parameter
     ///
     /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'memory', or 'policy.KEY' for a parameter of each policy
@@ -250,7 +245,6 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         size_bytes: args.size,
         event_logs: args.event_log.clone(),
         replaces_logs: out::force(),
-        appending: args.appending,
         site: config::load()?.site(args.policy.is_some()),
         ..ComparePlan::default()
     })

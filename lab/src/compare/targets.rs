@@ -274,8 +274,6 @@ pub struct Run<'a> {
     pub workload: &'a Workload,
     pub cache_bytes: u64,
     pub seed: u64,
-    /// Whether a source that grows during the run is treated as appended to.
-    pub appending: bool,
     pub event_log: Option<PathBuf>,
     /// The lower bound of a run with this seed, if it is known.
     pub bound: Option<Bound>,
@@ -367,9 +365,6 @@ fn engine(
     OnPage { policy, page }: OnPage<'_>,
     run: &Run<'_>,
 ) -> Result<RunResult, CompareError> {
-    if run.appending {
-        source.allow_appends();
-    }
     let setup = live::Setup {
         cut: run.cut,
         policy,
