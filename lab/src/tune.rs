@@ -27,7 +27,7 @@ use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::probe::{self, Probe};
 use crate::replay::{Mode, is_walk};
 use crate::report::Report;
-use crate::verdict::{Confidence, Gain, Standing, Verdict};
+use crate::verdict::{Confidence, Gain, Means, Standing, Verdict};
 use choose::Choices;
 use foreread_core::policy::DEFAULT;
 use foreread_os::failure::Failure;
@@ -264,37 +264,41 @@ fn gains(
     let replay = asked.plan.replay.as_deref();
     let by_run =
         !asked.is_dropped && replay.is_none_or(|replay| replay.loaded.is_through_page_cache());
-    match (tuned.is_as_recorded(), walk, asked.is_dropped) {
-        // The server may process the parts of a larger window out of order, and no model shows that.
-        (_, Some(walk), true) => Gains {
-            policy: walk,
-            ..Gains::default()
-        },
-        // `run` lists the folders itself.
-        (_, Some(walk), false) => Gains {
-            run: walk.filter(|_| by_run).map(|gain| Gain {
-                with_range_s: None,
-                ..gain
-            }),
-            ..Gains::default()
-        },
-        (false, None, _) => Gains::default(),
-        (true, None, true) => Gains {
-            policy: choose::ours(report, today),
-            ..Gains::default()
-        }
-        .of_program(|model_s| tuned.program_s(model_s)),
-        (true, None, false) => Gains {
-            kernel: choose::kernel(report, today, choices),
-            run: choose::run(report, today, is_walk).filter(|_| by_run),
-            hint,
-            // 'run' is the same policy without the cost of a mount: where it gains too little, so does a mount.
-            policy: choose::any(report, today, choices)
-                .filter(|gain| !(by_run && gain.what == DEFAULT)),
-            plan: choose::foresight(report, today),
-        }
-        .of_program(|model_s| tuned.program_s(model_s)),
+    let known = |(means, gain): (Means, Option<Gain>)| Some((means, gain?));
+    if let Some(walk) = walk {
+        let gain = match asked.is_dropped {
+            // The server may process the parts of a larger window out of order, and no model shows that.
+            true => (Means::Policy, walk),
+            // `run` lists the folders itself.
+            false => {
+                let walk = walk.filter(|_| by_run).map(|gain| Gain {
+                    with_range_s: None,
+                    ..gain
+                });
+                (Means::Run, walk)
+            }
+        };
+        return known(gain).into_iter().collect();
     }
+    let gains = match (tuned.is_as_recorded(), asked.is_dropped) {
+        (false, _) => Vec::new(),
+        (true, true) => vec![(Means::Policy, choose::ours(report, today))],
+        (true, false) => {
+            let run = choose::run(report, today, is_walk).filter(|_| by_run);
+            // 'run' is the same policy without the cost of a mount: where it gains too little, so does a mount.
+            let policy = choose::any(report, today, choices);
+            let policy = policy.filter(|gain| !(by_run && gain.what == DEFAULT));
+            vec![
+                (Means::Setting, choose::kernel(report, today, choices)),
+                (Means::Run, run),
+                (Means::Hint, hint),
+                (Means::Policy, policy),
+                (Means::Plan, choose::foresight(report, today)),
+            ]
+        }
+    };
+    let gains = gains.into_iter().filter_map(known).collect();
+    steps::of_program(gains, |model_s| tuned.program_s(model_s))
 }
 
 /// The recorded time of the reads, and the program's own time: if the storage was found from the trace, and the replay keeps the recorded

@@ -14,6 +14,7 @@ use foreread_os::host::devices::Device;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_report::number::{percent, size_in_words as size, span_s};
 use foreread_sim::stats::EQUIVALENCE_MARGIN;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Number of files that a text names; the others are counted.
@@ -21,40 +22,26 @@ const NAMED: usize = 3;
 const OFF_BYTES: u64 = 4 << 10;
 
 /// The gain of each kind of step over today.
-#[derive(Clone, Default)]
-pub(super) struct Gains {
-    pub kernel: Option<Gain>,
-    pub run: Option<Gain>,
-    pub hint: Option<Gain>,
-    pub policy: Option<Gain>,
-    pub plan: Option<Gain>,
-}
+pub(super) type Gains = BTreeMap<Means, Gain>;
 
-impl Gains {
-    /// Converts the gains from times of the model to times of the program: `program_s` returns the program's time for a time of the model.
-    pub(super) fn of_program(self, program_s: impl Fn(f64) -> f64) -> Gains {
-        let scaled = |gain: Option<Gain>| {
-            let gain = gain?;
-            let today_s = program_s(gain.today_s);
-            let ratio = |ratio: f64| program_s(gain.today_s * ratio) / today_s;
-            let of_program = Gain {
-                today_s,
-                with_s: program_s(gain.with_s),
-                with_range_s: gain.with_range_s.map(|range| range.map(&program_s)),
-                ratio: ratio(gain.ratio),
-                ratio_ci95: gain.ratio_ci95.map(|ends| ends.map(ratio)),
-                ..gain
-            };
-            Some(of_program).filter(|gain| gain.ratio <= 1.0 - MIN_GAIN)
-        };
-        Gains {
-            kernel: scaled(self.kernel),
-            run: scaled(self.run),
-            hint: scaled(self.hint),
-            policy: scaled(self.policy),
-            plan: scaled(self.plan),
+/// Converts gains from times of the model to times of the program: `program_s` returns the program's time for a time of the model.
+pub(super) fn of_program(gains: Gains, program_s: impl Fn(f64) -> f64) -> Gains {
+    let scaled = |gain: Gain| {
+        let today_s = program_s(gain.today_s);
+        let ratio = |ratio: f64| program_s(gain.today_s * ratio) / today_s;
+        Gain {
+            today_s,
+            with_s: program_s(gain.with_s),
+            with_range_s: gain.with_range_s.map(|range| range.map(&program_s)),
+            ratio: ratio(gain.ratio),
+            ratio_ci95: gain.ratio_ci95.map(|ends| ends.map(ratio)),
+            ..gain
         }
-    }
+    };
+    let gains = gains.into_iter().map(|(means, gain)| (means, scaled(gain)));
+    gains
+        .filter(|(_, gain)| gain.ratio <= 1.0 - MIN_GAIN)
+        .collect()
 }
 
 /// The storage that is tuned.
@@ -69,16 +56,17 @@ pub(super) struct Place<'a> {
 pub(super) fn all(
     tuned: &TuneReport,
     asked: &TuneOptions,
-    gains: Gains,
+    mut gains: Gains,
     place: &Place<'_>,
 ) -> (Vec<Step>, usize) {
-    let Gains {
-        kernel,
-        run,
-        hint,
-        policy,
-        plan,
-    } = gains;
+    let [kernel, run, hint, policy, plan] = [
+        Means::Setting,
+        Means::Run,
+        Means::Hint,
+        Means::Policy,
+        Means::Plan,
+    ]
+    .map(|means| gains.remove(&means));
     let off = policy.clone().filter(Gain::is_off);
     // If the best policy is a setting of the kernel, foreread is not needed for it.
     let policy = policy.filter(|gain| kernel.as_ref() != Some(gain) && !gain.is_off());
@@ -355,20 +343,18 @@ mod tests {
             with_range_s: Some([0.472, 0.683]),
             ..Gain::default()
         };
-        let gains = Gains {
-            kernel: Some(kernel),
-            ..Gains::default()
+        let gains = Gains::from([(Means::Setting, kernel)]);
+        let of = |program_s: &dyn Fn(f64) -> f64| {
+            of_program(gains.clone(), program_s).remove(&Means::Setting)
         };
         let is_near = |(a, b): (f64, f64)| (a - b).abs() < 1e-3;
         let scaled = |s| s * 1.345 / 1.366;
-        let beside = gains.clone().of_program(|s| scaled(s) + 1.0).kernel;
-        let beside = beside.map(|gain| [gain.today_s, gain.ratio]);
+        let beside = of(&|s| scaled(s) + 1.0).map(|gain| [gain.today_s, gain.ratio]);
         assert!(beside.is_some_and(
             |[today_s, ratio]| is_near((today_s, 2.345)) && is_near((ratio, 1.4640 / 2.345))
         ));
-        let most = gains.clone().of_program(|s| s + 10.0).kernel;
-        assert_eq!(most, None, "0.89 s of 11.4 s");
-        let gain = gains.of_program(scaled).kernel.expect("a gain");
+        assert_eq!(of(&|s| s + 10.0), None, "0.89 s of 11.4 s");
+        let gain = of(&scaled).expect("a gain");
         let times = [gain.today_s, gain.with_s, gain.with_s / gain.today_s];
         let wanted = [1.345, 0.4647, 0.3455];
         assert!(times.into_iter().zip(wanted).all(is_near), "{times:?}");
