@@ -290,13 +290,9 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns the value of one of the policy's parameters.
-    pub fn value(&self, key: &str) -> u64 {
-        let values = self.policy.info.params.iter().zip(&self.policy.values);
-        values
-            .into_iter()
-            .find(|(param, _)| param.key == key)
-            .map_or(0, |(_, value)| *value)
+    /// Returns the value of one of the policy's parameters; 0 if it has none.
+    fn value(&self, key: &str) -> u64 {
+        self.policy.value(key).unwrap_or(0)
     }
 }
 

@@ -214,18 +214,7 @@ impl PolicyDraft {
         }
         let before = if self.text.contains(':') { "," } else { ":" };
         let text = format!("{}{before}{key}={text}", self.text);
-        let spec = Spec::parse(&text)?;
-        let values = self
-            .info
-            .params
-            .iter()
-            .map(|param| Value::read(&spec, param))
-            .collect::<Result<_, _>>()?;
-        Ok(PolicyDraft {
-            info: self.info,
-            values,
-            text,
-        })
+        PolicyDraft::parse_among(&text, &[&[self.info]])
     }
 
     /// True if a value depends on the capacity of the storage.
@@ -362,6 +351,14 @@ impl PolicySpec {
     #[must_use]
     pub fn none() -> PolicySpec {
         PolicySpec::of(&super::none::INFO)
+    }
+
+    /// The value of the parameter `key`; `None` if the policy does not have this parameter.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<u64> {
+        let mut values = self.info.params.iter().zip(&self.values);
+        let found = values.find(|(param, _)| param.key == key);
+        found.map(|(_, value)| *value)
     }
 
     /// The name and all values as text, with sizes as plain numbers of bytes. Parsing this text gives the same policy on every machine.

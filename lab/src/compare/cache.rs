@@ -46,11 +46,7 @@ pub fn check_windows(
     policies: impl Iterator<Item = PolicySpec>,
 ) -> Result<(), CompareError> {
     let windows = policies.filter(|p| p.build().wants().around);
-    let max = |p: &PolicySpec| {
-        let at = p.info.params.iter().position(|param| param.key == "max")?;
-        p.values.get(at).copied()
-    };
-    let windows = windows.filter_map(|p| Some((max(&p)?, p)));
+    let windows = windows.filter_map(|p| Some((p.value("max")?, p)));
     let Some((window, policy)) = windows.max_by_key(|(bytes, _)| *bytes) else {
         return Ok(());
     };
