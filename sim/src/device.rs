@@ -31,6 +31,9 @@ pub mod presets;
 pub mod ssd;
 pub mod throttle;
 
+use crate::rng::{self, Rng};
+use std::collections::HashMap;
+
 /// A read of `len` bytes from byte `start` of `file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -85,6 +88,27 @@ pub trait Device: Send {
 
     /// Adds all arrivals up to and including `now_ns` to `out`.
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>);
+}
+
+/// The random numbers of commands: they depend on the seed, on where a command begins, and on how many commands began there before.
+#[derive(Debug)]
+struct KeyedDraws {
+    seed: u64,
+    begun: HashMap<(u32, u64), u64>,
+}
+
+impl KeyedDraws {
+    fn new(seed: u64) -> KeyedDraws {
+        let begun = HashMap::new();
+        KeyedDraws { seed, begun }
+    }
+
+    fn next(&mut self, command: &Command) -> Rng {
+        let Command { file, start, .. } = *command;
+        let nth = self.begun.entry((file, start)).or_default();
+        *nth += 1;
+        rng::keyed(self.seed, file, start, *nth - 1)
+    }
 }
 
 /// Nanoseconds that `bytes` take at a rate above 0, rounded up.

@@ -24,11 +24,11 @@
 //!
 //! Connection setup, packet loss, request rate limits and writes are not modelled.
 
-use super::{Arrival, Command, Device, span_ns};
+use super::{Arrival, Command, Device, KeyedDraws, span_ns};
 use crate::rng;
 use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Size of a chunk in bytes: the unit in which transfers alternate on the link, and in which progress is reported. The size is
 /// chosen, not measured: it is an order of magnitude smaller than readahead windows, and large enough for a fast simulation.
@@ -93,7 +93,6 @@ impl NetModel {
 #[derive(Debug)]
 pub struct Net {
     model: NetModel,
-    seed: u64,
     /// The transfer of each connection; as many as have ever been busy at the same time.
     transfers: Vec<Transfer>,
     /// Connections of `transfers` that are idle.
@@ -103,8 +102,8 @@ pub struct Net {
     /// with the same time makes the link FIFO.
     events: TimeQueue<usize>,
     link_free_ns: u64,
-    /// The number of fetches that began at this byte of this file. Kept only if there is a tail.
-    fetches: HashMap<(u32, u64), u64>,
+    /// The random numbers of the round trips, if there is a tail.
+    draws: KeyedDraws,
 }
 
 #[derive(Debug)]
@@ -127,13 +126,12 @@ impl Net {
     pub fn new(model: NetModel, seed: u64) -> Net {
         Net {
             model,
-            seed,
             transfers: Vec::new(),
             idle: Vec::new(),
             waiting: VecDeque::new(),
             events: TimeQueue::new(),
             link_free_ns: 0,
-            fetches: HashMap::new(),
+            draws: KeyedDraws::new(seed),
         }
     }
 
@@ -141,12 +139,7 @@ impl Net {
         let Some(p99_ns) = self.model.rtt_p99_ns else {
             return self.model.rtt_ns;
         };
-        let nth = self
-            .fetches
-            .entry((command.file, command.start))
-            .or_default();
-        let mut rng = rng::keyed(self.seed, command.file, command.start, *nth);
-        *nth += 1;
+        let mut rng = self.draws.next(command);
         rng.lognormal(self.model.rtt_ns as f64, p99_ns as f64)
             .round() as u64
     }

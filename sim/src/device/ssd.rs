@@ -21,11 +21,11 @@
 //! activity of the drive is modelled as a tail of the latencies. A die may take longer, and some reads wait for a program or erase
 //! operation of their die. The random numbers for these delays depend only on the seed and the command ([`crate::rng`]).
 
-use super::{Arrival, Command, Device};
-use crate::rng::{self, Rng};
+use super::{Arrival, Command, Device, KeyedDraws};
+use crate::rng::Rng;
 use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,7 +80,6 @@ impl SsdModel {
 #[derive(Debug)]
 pub struct Ssd {
     model: SsdModel,
-    seed: u64,
     /// When each die, each channel and the link finish their queued work.
     die_free_ns: Vec<u64>,
     channel_free_ns: Vec<u64>,
@@ -91,8 +90,8 @@ pub struct Ssd {
     waiting: VecDeque<(u64, Command)>,
     /// Pages, by the time at which they reach their next level.
     events: TimeQueue<Page>,
-    /// The number of commands that began at this byte of this file. Kept only if there is a tail.
-    fetches: HashMap<(u32, u64), u64>,
+    /// The random numbers of the commands, if there is a tail.
+    draws: KeyedDraws,
 }
 
 #[derive(Debug)]
@@ -124,7 +123,6 @@ impl Ssd {
         let dies = model.channels as usize * model.dies_per_channel as usize;
         Ssd {
             model,
-            seed,
             die_free_ns: vec![0; dies],
             channel_free_ns: vec![0; model.channels as usize],
             link_free_ns: 0,
@@ -132,7 +130,7 @@ impl Ssd {
             idle: Vec::new(),
             waiting: VecDeque::new(),
             events: TimeQueue::new(),
-            fetches: HashMap::new(),
+            draws: KeyedDraws::new(seed),
         }
     }
 
@@ -159,7 +157,7 @@ impl Ssd {
             Some(place) => *place = running,
             None => self.running.push(running),
         }
-        let mut draws = self.draws(&command);
+        let mut draws = self.model.tail.map(|_| self.draws.next(&command));
         let ready_ns = now_ns.saturating_add(self.model.command_ns);
         for page in pages {
             let bytes = ((page + 1) * page_bytes)
@@ -183,16 +181,6 @@ impl Ssd {
                 },
             );
         }
-    }
-
-    fn draws(&mut self, command: &Command) -> Option<Rng> {
-        self.model.tail?;
-        let nth = self
-            .fetches
-            .entry((command.file, command.start))
-            .or_default();
-        *nth += 1;
-        Some(rng::keyed(self.seed, command.file, command.start, *nth - 1))
     }
 
     fn read_ns(&self, draws: &mut Option<Rng>) -> u64 {

@@ -146,10 +146,12 @@ impl Future {
         self.touched[touch as usize]
     }
 
-    pub fn pages(&self, extent: u32) -> u64 {
+    pub fn extent(&self, extent: u32) -> Extent {
         self.extents[extent as usize]
-            .len()
-            .div_ceil(self.page_bytes)
+    }
+
+    pub fn pages(&self, extent: u32) -> u64 {
+        self.extent(extent).len().div_ceil(self.page_bytes)
     }
 
     /// Returns the number of the next touch that needs this extent, or [`NEVER`].

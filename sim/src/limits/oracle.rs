@@ -405,8 +405,8 @@ impl<'a> Oracle<'a> {
 
     fn leave(&mut self, extent: u32) {
         let pages = self.future.pages(extent);
-        let Extent { file, start, .. } = self.future.extents[extent as usize];
-        let bytes = self.future.extents[extent as usize].len();
+        let Extent { file, start, .. } = self.future.extent(extent);
+        let bytes = self.future.extent(extent).len();
         // A touch is of one page, so a mapped page is a separate extent.
         let page = self.setup.config.page.page_of(start);
         self.mapped.unmap(file, page / 64, 1 << (page % 64));

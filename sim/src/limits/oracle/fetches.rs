@@ -33,12 +33,12 @@ impl Oracle<'_> {
         } = self.fetches[id as usize];
         let reached = start + bytes;
         while next < end {
-            let extent = self.future.extents[next as usize];
-            let state = &mut self.states[next as usize];
-            if state.place != ExtentPlace::Flying || u64::from(state.fetch) != id {
+            if !self.is_member(next, id as u32) {
                 next += 1;
                 continue;
             }
+            let extent = self.future.extent(next);
+            let state = &mut self.states[next as usize];
             let whole = extent.end <= reached;
             // A page is present when all of it has arrived.
             state.arrived = if whole {
@@ -170,7 +170,7 @@ impl Oracle<'_> {
         }
         self.absent.remove(&(next, extent));
         self.absent_places.remove(&extent);
-        self.absent_bytes -= self.future.extents[extent as usize].len();
+        self.absent_bytes -= self.future.extent(extent).len();
         let state = &mut self.states[extent as usize];
         (state.place, state.fetch) = (ExtentPlace::Flying, self.fetches.len() as u32);
         true
@@ -197,9 +197,7 @@ impl Oracle<'_> {
         let most = self.longest(extent);
         let mut next = end;
         while (next as usize) < self.states.len() && self.is_near(end - 1, next) {
-            if self.future.extents[next as usize].end - self.future.extents[first as usize].start
-                > most
-            {
+            if self.future.extent(next).end - self.future.extent(first).start > most {
                 break;
             }
             match self.join(first, next, next, most) {
@@ -212,10 +210,7 @@ impl Oracle<'_> {
         let mut before = first;
         while self.rule.backward && before > 0 && self.is_near(before - 1, first) {
             before -= 1;
-            if self.future.extents[end as usize - 1].end
-                - self.future.extents[before as usize].start
-                > most
-            {
+            if self.future.extent(end - 1).end - self.future.extent(before).start > most {
                 break;
             }
             match self.join(before, end - 1, before, most) {
@@ -224,8 +219,7 @@ impl Oracle<'_> {
                 None => {}
             }
         }
-        let bytes =
-            self.future.extents[end as usize - 1].end - self.future.extents[first as usize].start;
+        let bytes = self.future.extent(end - 1).end - self.future.extent(first).start;
         self.ramp_bytes = self.ramp_bytes.max(bytes).saturating_mul(2);
         (first..end, gap_pages)
     }
@@ -242,12 +236,10 @@ impl Oracle<'_> {
             return 0;
         }
         let next = self.future.next_use(end);
-        let gap =
-            self.future.extents[end as usize].start - self.future.extents[end as usize - 1].end;
+        let gap = self.future.extent(end).start - self.future.extent(end - 1).end;
         let pages = gap.div_ceil(self.setup.config.page.bytes());
         let absent = self.states[end as usize].place == ExtentPlace::Absent && next != NEVER;
-        let bytes =
-            self.future.extents[end as usize].start - self.future.extents[first as usize].start;
+        let bytes = self.future.extent(end).start - self.future.extent(first).start;
         if !absent || bytes > self.setup.config.max_fetch_bytes || !self.take_pages(pages, next) {
             return 0;
         }
@@ -257,28 +249,17 @@ impl Oracle<'_> {
 
     /// Whether `b` begins where `a` ends, or after a gap that is read through.
     fn is_near(&self, a: u32, b: u32) -> bool {
-        let (a, b) = (
-            &self.future.extents[a as usize],
-            &self.future.extents[b as usize],
-        );
+        let (a, b) = (self.future.extent(a), self.future.extent(b));
         a.file == b.file && b.start - a.end <= self.rule.gap_bytes
     }
 
     /// Adds `extent` to a fetch, which then covers `first..=last`, if the extent is absent and due, and if there is
     /// room for it and for the gap next to it. Returns the pages of that gap.
     fn join(&mut self, first: u32, last: u32, extent: u32, most: u64) -> Option<u64> {
-        let (head, tail) = (
-            &self.future.extents[first as usize],
-            &self.future.extents[last as usize],
-        );
+        let (head, tail) = (self.future.extent(first), self.future.extent(last));
         let fits = tail.end - head.start <= most;
-        let edge = if extent == first {
-            self.member_behind(extent, last)
-        } else {
-            self.member_before(extent, first)
-        };
         let page = self.setup.config.page.bytes();
-        let gap_pages = edge.div_ceil(page);
+        let gap_pages = self.gap_beside(extent, first, last).div_ceil(page);
         let absent = self.states[extent as usize].place == ExtentPlace::Absent;
         let due = self.rule.ahead || self.states[extent as usize].asked;
         let next = self.future.next_use(extent);
@@ -296,30 +277,27 @@ impl Oracle<'_> {
         Some(gap_pages)
     }
 
-    /// Bytes between an extent and the nearest extent before it that belongs to the planned fetch.
-    fn member_before(&self, extent: u32, first: u32) -> u64 {
+    /// Bytes between an extent and the nearest other one in `first..=last` that belongs to the planned fetch; `extent` is the first or the
+    /// last of these.
+    fn gap_beside(&self, extent: u32, first: u32, last: u32) -> u64 {
         let id = self.fetches.len() as u32;
-        let is_member = |e: &u32| {
-            self.states[*e as usize].place == ExtentPlace::Flying
-                && self.states[*e as usize].fetch == id
-        };
-        let before = (first..extent).rev().find(is_member);
-        before.map_or(0, |b| {
-            self.future.extents[extent as usize].start - self.future.extents[b as usize].end
-        })
+        if extent == first {
+            let behind = (extent + 1..=last).find(|e| self.is_member(*e, id));
+            behind.map_or(0, |b| {
+                self.future.extent(b).start - self.future.extent(extent).end
+            })
+        } else {
+            let before = (first..extent).rev().find(|e| self.is_member(*e, id));
+            before.map_or(0, |b| {
+                self.future.extent(extent).start - self.future.extent(b).end
+            })
+        }
     }
 
-    /// Like [`Self::member_before`], but after the extent.
-    fn member_behind(&self, extent: u32, last: u32) -> u64 {
-        let id = self.fetches.len() as u32;
-        let is_member = |e: &u32| {
-            self.states[*e as usize].place == ExtentPlace::Flying
-                && self.states[*e as usize].fetch == id
-        };
-        let behind = (extent + 1..=last).find(is_member);
-        behind.map_or(0, |b| {
-            self.future.extents[b as usize].start - self.future.extents[extent as usize].end
-        })
+    /// Whether an extent is in flight by this fetch.
+    fn is_member(&self, extent: u32, fetch: u32) -> bool {
+        let state = &self.states[extent as usize];
+        state.place == ExtentPlace::Flying && state.fetch == fetch
     }
 
     /// The current maximum length of a fetch that includes `extent`. The remaining bytes are divided among the lanes in
@@ -328,7 +306,7 @@ impl Oracle<'_> {
     fn longest(&self, extent: u32) -> u64 {
         let most = self.setup.config.max_fetch_bytes;
         let lanes = u64::from(self.lanes.min(self.rule.flights).max(1));
-        let left = self.absent_bytes + self.future.extents[extent as usize].len();
+        let left = self.absent_bytes + self.future.extent(extent).len();
         let share = if self.rule.even && lanes > 1 {
             left.div_ceil(lanes)
         } else {
@@ -343,21 +321,18 @@ impl Oracle<'_> {
     }
 
     fn submit(&mut self, now: u64, first: u32, end: u32, gap_pages: u64, trail: u64) {
-        let (head, tail) = (
-            self.future.extents[first as usize],
-            self.future.extents[end as usize - 1],
-        );
+        let (head, tail) = (self.future.extent(first), self.future.extent(end - 1));
         let bytes = tail.end + trail - head.start;
         let gap_pages = gap_pages + trail.div_ceil(self.setup.config.page.bytes());
         self.head = end;
         let id = self.fetches.len() as u32;
         let (mut ahead, mut wanted) = (0, 0);
         for extent in first..end {
-            let state = &mut self.states[extent as usize];
-            if state.place != ExtentPlace::Flying || state.fetch != id {
+            if !self.is_member(extent, id) {
                 continue;
             }
-            let len = self.future.extents[extent as usize].len();
+            let state = &mut self.states[extent as usize];
+            let len = self.future.extent(extent).len();
             state.ahead = !std::mem::take(&mut state.asked);
             ahead += if state.ahead { len } else { 0 };
             wanted += len;

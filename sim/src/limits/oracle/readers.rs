@@ -105,7 +105,7 @@ impl<'a> Oracle<'a> {
         let mut touch = first;
         loop {
             let extent = self.future.extent_of(touch);
-            let bytes = self.future.extents[extent as usize].len();
+            let bytes = self.future.extent(extent).len();
             let state = &mut self.states[extent as usize];
             let met = match state.place {
                 ExtentPlace::Present => ReadOutcome::Hit,
@@ -122,7 +122,7 @@ impl<'a> Oracle<'a> {
             }
             let s = &mut self.slots[slot as usize];
             s.met = s.met.max(met);
-            if self.future.extents[extent as usize].end >= end {
+            if self.future.extent(extent).end >= end {
                 return;
             }
             touch += 1;
@@ -138,7 +138,7 @@ impl<'a> Oracle<'a> {
             start: from,
             end: to,
             ..
-        } = self.future.extents[extent as usize];
+        } = self.future.extent(extent);
         let there = (from + self.states[extent as usize].arrived)
             .min(end)
             .min(to);
@@ -187,7 +187,7 @@ impl<'a> Oracle<'a> {
         self.slots[slot as usize].at = at;
         let (start, end) = self.range(slot);
         let extent = self.future.extent_of(touch);
-        let used = at >= end || at >= self.future.extents[extent as usize].end;
+        let used = at >= end || at >= self.future.extent(extent).end;
         self.unpin(extent, used.then_some(touch));
         if at >= end {
             return self.end(now, slot, end - start);
