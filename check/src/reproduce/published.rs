@@ -27,58 +27,25 @@ pub struct Paper {
     csv: &'static str,
 }
 
-/// The papers, in the order of their numbers.
-pub const PAPERS: [Paper; 6] = [
-    paper(
-        "wu-2010a",
-        "[Wu 2010a]",
-        "000",
-        include_str!("published/wu-2010a.csv"),
-    ),
-    paper(
-        "wu-2010b",
-        "[Wu 2010b]",
-        "001",
-        include_str!("published/wu-2010b.csv"),
-    ),
-    paper(
-        "wu-2013",
-        "[Wu 2013]",
-        "002",
-        include_str!("published/wu-2013.csv"),
-    ),
-    paper(
-        "bhattacharya-2003",
-        "[Bhattacharya 2003]",
-        "003",
-        include_str!("published/bhattacharya-2003.csv"),
-    ),
-    paper(
-        "crume-2014",
-        "[Crume 2014]",
-        "004",
-        include_str!("published/crume-2014.csv"),
-    ),
-    paper(
-        "le-moal-2025",
-        "[Le Moal 2025]",
-        "005",
-        include_str!("published/le-moal-2025.csv"),
-    ),
-];
+macro_rules! papers {
+    ($($number:literal $name:literal $citation:literal,)*) => {
+        /// The papers, in the order of their numbers.
+        pub const PAPERS: &[Paper] = &[$(Paper {
+            name: $name,
+            citation: $citation,
+            number: $number,
+            csv: include_str!(concat!("published/", $name, ".csv")),
+        },)*];
+    };
+}
 
-const fn paper(
-    name: &'static str,
-    citation: &'static str,
-    number: &'static str,
-    csv: &'static str,
-) -> Paper {
-    Paper {
-        name,
-        citation,
-        number,
-        csv,
-    }
+papers! {
+    "000" "wu-2010a" "[Wu 2010a]",
+    "001" "wu-2010b" "[Wu 2010b]",
+    "002" "wu-2013" "[Wu 2013]",
+    "003" "bhattacharya-2003" "[Bhattacharya 2003]",
+    "004" "crume-2014" "[Crume 2014]",
+    "005" "le-moal-2025" "[Le Moal 2025]",
 }
 
 /// A published figure, and the expression that computes ours.
@@ -118,7 +85,7 @@ struct Reason {
 
 impl Paper {
     pub fn named(name: &str) -> Option<Paper> {
-        PAPERS.into_iter().find(|paper| paper.name == name)
+        PAPERS.iter().copied().find(|paper| paper.name == name)
     }
 
     pub fn figures(&self) -> Vec<Figure> {

@@ -72,7 +72,7 @@ impl Cell {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct CellOutcome {
     /// The name on the command line: `ext4`, `ext4-journal`, `xfs-16k`.
     pub file_system: &'static str,
@@ -249,16 +249,8 @@ fn one<'scope>(
         read_ahead_kb: read_ahead_kib,
         mmap,
         large_folios,
-        operations: 0,
-        decisions: 0,
-        divergences: 0,
-        pressure_episodes: 0,
-        pressure_differences: 0,
         pages: !large_folios && !mmap,
-        cut_episodes: 0,
-        first: None,
-        first_under_pressure: None,
-        seconds: 0.0,
+        ..CellOutcome::default()
     };
     let header = header(disk, cell, wanted, &found, ra_pages)?;
     let levels: &[Level] = if found.pages {
