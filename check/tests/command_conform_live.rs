@@ -3,10 +3,10 @@
 //! report it.
 
 use crate::common::{Got, foreread, says};
-use foreread_testing::machine::{signal, wait_until};
+use foreread_testing::machine::{MemoryGroup, signal, wait_until};
 use foreread_testing::needs;
 use std::io::BufRead;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -251,51 +251,19 @@ fn ended_by_a_signal() {
     wait_until("the loop device goes", || attached(id).is_none());
 }
 
-/// A memory cgroup below that of this process; removed when dropped.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    /// With room for this many bytes; nothing where there is none to be had.
-    fn new(bytes: u64) -> Option<Cgroup> {
-        let mine = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-        let v1 = mine.lines().find_map(|line| line.split_once(":memory:"));
-        let (own, limit) = match v1 {
-            Some((_, path)) => (format!("memory{path}/"), "memory.limit_in_bytes"),
-            None => (String::new(), "memory.max"),
-        };
-        let path = format!("/sys/fs/cgroup/{own}foreread-test-{}", std::process::id());
-        std::fs::create_dir(&path).ok()?;
-        let group = Cgroup(PathBuf::from(path));
-        std::fs::write(group.0.join(limit), bytes.to_string()).ok()?;
-        Some(group)
-    }
-
-    fn take_in(&self, process: u32) -> bool {
-        std::fs::write(self.0.join("cgroup.procs"), process.to_string()).is_ok()
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 /// A reader that has room for fewer pages than it reads: the kernel takes pages back while it decides. That is noticed, and
 /// is exit code 3.
 #[test]
 fn a_reader_short_of_memory_accuses_nothing() {
     needs!(can());
     // The largest read is 3 MiB, the largest window 1 MiB. With 4 MiB the reader is killed, with 16 nothing differs.
-    let Some(group) = Cgroup::new(8 << 20) else {
-        return println!("skipped: needs a memory cgroup");
-    };
+    needs!(let group = MemoryGroup::new(8 << 20));
     // Moved when its file system is there: that is in memory too. The seed is one of many that read enough.
     let cell = "--fs xfs --read-ahead-kb 1024 --mmap no";
     let process = begun(&format!(
         "{cell} --operations 10000 --seed 3182490952 --json"
     ));
-    let moved = group.take_in(process.id());
+    let moved = std::fs::write(group.processes(), process.id().to_string()).is_ok();
     let got = Got::from(&process.wait_with_output().expect("ended"));
     if !moved {
         return println!("skipped: needs a memory cgroup that takes processes");

@@ -13,10 +13,11 @@ use foreread_history::parse_workload;
 use foreread_sim::device::presets;
 use foreread_sim::simulator::{self, RunResult};
 use foreread_sim::workload::{RequestKind, Workload};
+use foreread_testing::machine::{self, LoopDisk, MemoryGroup, SmallDisk};
+use foreread_testing::needs;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 const PLAYER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/memory/player.py");
@@ -24,104 +25,40 @@ const PLAYER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/memory/player.p
 /// What the player's group needs beside the page cache: page tables, inodes, the index of pages (2.0 to 2.6 MB were measured).
 const OWN_BYTES: u64 = 2 << 20;
 
-/// What this machine lacks, if anything.
-fn lacks() -> Option<&'static str> {
-    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok();
-    let root = rustix::process::geteuid().is_root();
-    let wants = [
-        (root, "root"),
-        (Path::new("/dev/loop-control").exists(), "loop devices"),
-        (runs("losetup"), "losetup (mount)"),
-        (runs("mkfs.ext4"), "mkfs.ext4 (e2fsprogs)"),
-        (runs("python3"), "python3"),
-        (Group::root().is_some(), "a memory control group"),
-    ];
-    let lack = wants.into_iter().find(|(has, _)| !has);
-    let lack = lack.map(|(_, what)| what);
-    if let Some(what) = lack {
-        println!("skipped: needs {what}");
-    }
-    lack
-}
-
-fn run(program: &str, words: &[&str]) -> String {
-    let out = Command::new(program).args(words).output().expect(program);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{program} {words:?}: {said}");
-    String::from_utf8_lossy(&out.stdout).trim().to_string()
-}
-
-/// A control group with a limit of memory, of version 1 or 2.
-struct Group(PathBuf);
-
-impl Group {
-    fn root() -> Option<PathBuf> {
-        let v1 = PathBuf::from("/sys/fs/cgroup/memory");
-        if v1.join("memory.limit_in_bytes").exists() {
-            return Some(v1);
-        }
-        let v2 = PathBuf::from("/sys/fs/cgroup");
-        let on = fs::read_to_string(v2.join("cgroup.subtree_control")).ok()?;
-        on.split_whitespace()
-            .any(|one| one == "memory")
-            .then_some(v2)
-    }
-
-    fn new(bytes: u64) -> Group {
-        let root = Group::root().expect("looked for");
-        let path = root.join(format!("foreread-memory-{}", std::process::id()));
-        fs::create_dir(&path).expect("a group");
-        let group = Group(path);
-        let v1 = group.0.join("memory.limit_in_bytes");
-        let v2 = group.0.join("memory.max");
-        let limit = if v1.exists() { v1 } else { v2 };
-        fs::write(limit, (bytes + OWN_BYTES).to_string()).expect("a limit");
-        group
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The last process of it may still be leaving.
-        for _ in 0..1000 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-    }
+#[track_caller]
+fn run(words: &[&str]) {
+    assert!(machine::runs(words).is_some(), "{words:?}");
 }
 
 /// ext4 on a loop device over a file in memory, with the files of a workload.
 struct Disk {
     folder: TempDir,
-    device: String,
+    // Given back in this order.
+    device: LoopDisk,
+    _memory: SmallDisk,
     mounted: bool,
 }
 
 impl Disk {
-    fn new(files: &[u64]) -> Disk {
+    /// Nothing if this machine cannot.
+    fn new(files: &[u64]) -> Option<Disk> {
+        if !machine::has(&["mkfs.ext4", "-V"]) || !machine::has(&["python3", "-V"]) {
+            return None;
+        }
         let folder = tempfile::tempdir().expect("a folder");
         let bytes: u64 = files.iter().map(|size| size + 4096).sum();
         let mib = (bytes >> 20) + (bytes >> 25) + 96;
+        let memory = SmallDisk::of((mib as u32 + 16) << 10)?;
+        let image = memory.sparse(mib << 20);
+        let make = "mkfs.ext4 -q -E lazy_itable_init=0 -J size=4".split(' ');
+        run(&Vec::from_iter(make.chain(image.to_str())));
         let mut disk = Disk {
             folder,
-            device: String::new(),
+            device: LoopDisk::over(&image, &[])?,
+            _memory: memory,
             mounted: false,
         };
-        for name in ["memory", "mount"] {
-            fs::create_dir(disk.path(name)).expect("a folder");
-        }
-        let memory = disk.shown("memory");
-        let size = format!("size={}m", mib + 16);
-        run("mount", &["-t", "tmpfs", "-o", &size, "none", &memory]);
-        let image = format!("{memory}/image");
-        File::create(&image)
-            .and_then(|f| f.set_len(mib << 20))
-            .expect("an image");
-        let options = ["-q", "-E", "lazy_itable_init=0", "-J", "size=4", &image];
-        run("mkfs.ext4", &options);
-        disk.device = run("losetup", &["--find", "--show", &image]);
+        fs::create_dir(disk.path("mount")).expect("a folder");
         disk.mount("rw");
         let block = vec![b'f'; 1 << 20];
         for (n, size) in files.iter().enumerate() {
@@ -134,7 +71,7 @@ impl Disk {
             }
         }
         disk.unmount();
-        disk
+        Some(disk)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -149,33 +86,22 @@ impl Disk {
     fn mount(&mut self, how: &str) {
         let options = if how == "ro" { "ro,noload" } else { "noatime" };
         let place = self.shown("mount");
-        run("mount", &["-o", options, &self.device, &place]);
+        run(&["mount", "-o", options, &self.device.node, &place]);
         self.mounted = true;
     }
 
     fn unmount(&mut self) {
-        run("umount", &[&self.shown("mount")]);
+        run(&["umount", &self.shown("mount")]);
         self.mounted = false;
     }
 
-    fn sys(&self, name: &str) -> PathBuf {
-        let name_of = self.device.rsplit('/').next().unwrap_or_default();
-        PathBuf::from(format!("/sys/block/{name_of}/{name}"))
-    }
-
-    /// Sets `read_ahead_kb`, and returns what the kernel made of it.
-    fn set_read_ahead(&self, kib: u64) -> u64 {
-        fs::write(self.sys("queue/read_ahead_kb"), kib.to_string()).expect("set");
-        self.number("queue/read_ahead_kb")
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        let text = fs::read_to_string(self.sys(name)).expect("read");
-        text.trim().parse().expect("a number")
+    fn sys(&self, name: &str) -> String {
+        let path = format!("/sys/block/{}/{name}", self.device.name());
+        fs::read_to_string(path).expect("read").trim().to_string()
     }
 
     fn read_bytes(&self) -> u64 {
-        let text = fs::read_to_string(self.sys("stat")).expect("read");
+        let text = self.sys("stat");
         let sectors = text.split_whitespace().nth(2).expect("a third number");
         sectors.parse::<u64>().expect("a number") * 512
     }
@@ -183,13 +109,13 @@ impl Disk {
     /// Bytes that the device gave while the plan was played, cold.
     fn play(&mut self, plan: &Path, memory: Option<u64>) -> u64 {
         self.mount("ro");
-        let group = memory.map(Group::new);
+        let group = memory.map(|bytes| MemoryGroup::new(bytes + OWN_BYTES).expect("a group"));
         let procs = group.as_ref().map_or("-".to_string(), |group| {
-            group.0.join("cgroup.procs").display().to_string()
+            group.processes().display().to_string()
         });
         let before = self.read_bytes();
         let plan = plan.display().to_string();
-        run("python3", &[PLAYER, &self.shown("mount"), &plan, &procs]);
+        run(&["python3", PLAYER, &self.shown("mount"), &plan, &procs]);
         let bytes = self.read_bytes() - before;
         drop(group);
         self.unmount();
@@ -199,14 +125,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let quiet = |program: &str, word: &[&str]| drop(Command::new(program).args(word).output());
         if self.mounted {
-            quiet("umount", &[&self.shown("mount")]);
+            machine::runs(&["umount", &self.shown("mount")]);
         }
-        if !self.device.is_empty() {
-            quiet("losetup", &["-d", &self.device]);
-        }
-        quiet("umount", &[&self.shown("memory")]);
     }
 }
 
@@ -250,27 +171,30 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(name: &str, size: u64, seed: u64) -> Compared {
+    /// Nothing if this machine cannot.
+    fn new(name: &str, size: u64, seed: u64) -> Option<Compared> {
         let workload = built(name, size, seed);
-        let disk = Disk::new(&workload.files);
+        let has_groups = MemoryGroup::new(1 << 30).is_some();
+        let disk = Disk::new(&workload.files).filter(|_| has_groups)?;
         let plan = disk.path("plan");
         write_plan(&workload, &plan);
-        Compared {
+        Some(Compared {
             workload,
             disk,
             plan,
-        }
+        })
     }
 
     fn predicted(&self, kib: u64, memory: Option<u64>) -> RunResult {
-        let io = self.disk.number("queue/max_sectors_kb");
+        let io = self.disk.sys("queue/max_sectors_kb");
+        let io = io.parse().expect("a number");
         simulated(&self.workload, kib, io, memory)
     }
 
     /// Predicted and live bytes at a window of `kib` KiB, and what the simulation refaulted.
     fn at(&mut self, kib: u64, memory: Option<u64>) -> (u64, u64, u64) {
-        let set = self.disk.set_read_ahead(kib);
-        let predicted = self.predicted(set, memory);
+        assert!(self.disk.device.set("read_ahead_kb", kib));
+        let predicted = self.predicted(self.disk.device.kib(), memory);
         let live = self.disk.play(&self.plan, memory);
         (
             predicted.stats.source_bytes,
@@ -330,12 +254,9 @@ fn hot_pages_stay() {
 /// Bytes predicted and read by the kernel that runs here, with room and without.
 #[test]
 fn the_running_kernel_reads_as_many_bytes() {
-    if lacks().is_some() {
-        return;
-    }
     for name in ["random:count=600", "lookup:count=600,inner=500"] {
         let name = &format!("mapped-{name}");
-        let mut compared = Compared::new(name, 192 << 20, 1);
+        needs!(let mut compared = Compared::new(name, 192 << 20, 1));
         for memory in [None, Some(64 << 20)] {
             for kib in [128, 1024, 4096] {
                 let (predicted, live, _) = compared.at(kib, memory);
@@ -351,9 +272,6 @@ fn the_running_kernel_reads_as_many_bytes() {
 #[test]
 #[ignore = "takes minutes; bench/memory-vs-kernel runs it"]
 fn the_table() {
-    if lacks().is_some() {
-        return;
-    }
     let given = |name: &str, usual: &str| std::env::var(name).unwrap_or(usual.to_string());
     let list = |name: &str, usual: &str| -> Vec<u64> {
         let (text, number) = (given(name, usual), |n: &str| n.parse().expect(name));
@@ -365,7 +283,7 @@ fn the_table() {
     let seed = list("SEED", "1")[0];
     let usual = "mapped-random mapped-lookup mapped-random:run=4 compile";
     for name in given("WORKLOADS", usual).split(' ') {
-        let mut compared = Compared::new(name, size, seed);
+        needs!(let mut compared = Compared::new(name, size, seed));
         for &memory in &memories {
             for &kib in &windows {
                 let (predicted, live, refaulted) =

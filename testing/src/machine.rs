@@ -1,4 +1,4 @@
-//! What a test asks of its machine: programs, processes that end with the test, signals, mounts, loop devices, a slow disk.
+//! What a test asks of its machine: programs, processes that end with the test, signals, mounts, loop devices, groups, a slow disk.
 //!
 //! Example: `needs!(let disk = LoopDisk::over(file, &[]))` skips a test without root; else `disk.node` is `/dev/loopN` until it is dropped.
 
@@ -198,6 +198,48 @@ impl LoopDisk {
 impl Drop for LoopDisk {
     fn drop(&mut self) {
         runs(&["losetup", "-d", &self.node]);
+    }
+}
+
+/// A memory control group below that of this process, of version 1 or 2, removed when it is dropped.
+pub struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// With room for this many bytes.
+    pub fn new(bytes: u64) -> Option<MemoryGroup> {
+        let group = MemoryGroup::made(bytes);
+        if group.is_none() {
+            println!("skipped: needs root and a memory control group");
+        }
+        group
+    }
+
+    fn made(bytes: u64) -> Option<MemoryGroup> {
+        let mine = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let v1 = mine.lines().find_map(|line| line.split_once(":memory:"));
+        let (own, limit) = match v1 {
+            Some((_, path)) => (format!("memory{path}/"), "memory.limit_in_bytes"),
+            None => (String::new(), "memory.max"),
+        };
+        let path = format!("/sys/fs/cgroup/{own}foreread-test-{}", std::process::id());
+        std::fs::create_dir(&path).ok()?;
+        let group = MemoryGroup(PathBuf::from(path));
+        std::fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+        Some(group)
+    }
+
+    /// The file to which a process is written that belongs to it.
+    pub fn processes(&self) -> PathBuf {
+        self.0.join("cgroup.procs")
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // The last process of it may still be leaving.
+        let is_gone = || std::fs::remove_dir(&self.0).is_ok();
+        let wait = || std::thread::sleep(Duration::from_millis(5));
+        let _ = (0..1000).any(|_| is_gone() || (wait(), false).1);
     }
 }
 
