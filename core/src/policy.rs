@@ -489,6 +489,53 @@ pub struct Param {
     pub help: &'static str,
 }
 
+impl Param {
+    /// A plain number.
+    #[must_use]
+    pub const fn count(
+        key: &'static str,
+        default: &'static str,
+        range: (u64, u64),
+        help: &'static str,
+    ) -> Param {
+        Param {
+            key,
+            unit: Unit::Count,
+            default,
+            range,
+            help,
+        }
+    }
+
+    /// A number of bytes.
+    #[must_use]
+    pub const fn bytes(
+        key: &'static str,
+        default: &'static str,
+        range: (u64, u64),
+        help: &'static str,
+    ) -> Param {
+        Param {
+            unit: Unit::Bytes,
+            ..Param::count(key, default, range, help)
+        }
+    }
+
+    /// One of these words.
+    #[must_use]
+    pub const fn word(
+        key: &'static str,
+        words: &'static [&'static str],
+        default: &'static str,
+        help: &'static str,
+    ) -> Param {
+        Param {
+            unit: Unit::Word(words),
+            ..Param::count(key, default, (0, 0), help)
+        }
+    }
+}
+
 /// The description of a policy.
 pub struct Info {
     /// The name in `NAME:key=value,...`.

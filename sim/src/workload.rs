@@ -18,8 +18,8 @@
 pub mod model;
 
 use foreread_core::notation::Spec;
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 use std::num::NonZero;
 
@@ -100,40 +100,12 @@ pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<WorkloadChoice,
     })
 }
 
-pub const fn count(
-    key: &'static str,
-    default: &'static str,
-    range: (u64, u64),
-    help: &'static str,
-) -> Param {
-    Param {
-        key,
-        unit: Unit::Count,
-        default,
-        range,
-        help,
-    }
-}
-
-/// A parameter that is a number of bytes.
-pub const fn bytes(
-    key: &'static str,
-    default: &'static str,
-    range: (u64, u64),
-    help: &'static str,
-) -> Param {
-    Param {
-        unit: Unit::Bytes,
-        ..count(key, default, range, help)
-    }
-}
-
 pub const fn record(default: &'static str) -> Param {
-    bytes("record", default, (1, MAX_OFFSET), "bytes of a read")
+    Param::bytes("record", default, (1, MAX_OFFSET), "bytes of a read")
 }
 
 pub const fn think(default: &'static str) -> Param {
-    count("think", default, (0, 1_000_000_000), "us between reads")
+    Param::count("think", default, (0, 1_000_000_000), "us between reads")
 }
 
 /// The values passed to [`Info::build`], one for each of its parameters.

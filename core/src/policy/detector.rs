@@ -14,57 +14,37 @@
 //!
 //! Source: docs/spec/rbd-readahead.md 2, 3 and 5. The detector gets no feedback from the cache, and follows only one stream.
 
-use super::{Answer, Ask, Param, Unit, Why};
+use super::{Answer, Ask, Param, Why};
 
 /// The allowed range of size parameters. The largest allowed size is small enough that computing with multiples of it cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
 
 /// Parameter `trigger`: how many sequential reads are needed before readahead starts.
-pub const TRIGGER: Param = Param {
-    key: "trigger",
-    unit: Unit::Count,
-    default: "10",
-    range: (0, 1 << 32),
-    help: "sequential reads before it starts",
-};
+pub const TRIGGER: Param = Param::count(
+    "trigger",
+    "10",
+    (0, 1 << 32),
+    "sequential reads before it starts",
+);
 
 /// Parameter `min`: the smallest readahead request; if `max` is smaller, `max` applies.
-pub const MIN: Param = Param {
-    key: "min",
-    unit: Unit::Bytes,
-    default: "0",
-    range: SIZES,
-    help: "smallest request; max wins over it",
-};
+pub const MIN: Param = Param::bytes("min", "0", SIZES, "smallest request; max wins over it");
 
 /// Parameter `max`: the largest readahead request; 0 disables readahead. The default is that of the librbd experiment of 2014; librbd
 /// itself uses 512K.
-pub const MAX: Param = Param {
-    key: "max",
-    unit: Unit::Bytes,
-    default: "4M",
-    range: SIZES,
-    help: "largest request; 0 is off",
-};
+pub const MAX: Param = Param::bytes("max", "4M", SIZES, "largest request; 0 is off");
 
 /// Parameter `disable-after`: readahead stops once this many bytes have been read; 0 means never. The default is that of the librbd
 /// experiment of 2014; librbd itself uses 50M.
-pub const DISABLE_AFTER: Param = Param {
-    key: "disable-after",
-    unit: Unit::Bytes,
-    default: "0",
-    range: SIZES,
-    help: "stop readahead once this much has been read; 0 is never",
-};
+pub const DISABLE_AFTER: Param = Param::bytes(
+    "disable-after",
+    "0",
+    SIZES,
+    "stop readahead once this much has been read; 0 is never",
+);
 
 /// Parameter `object`: the object size, for policies that depend on objects.
-pub const OBJECT: Param = Param {
-    key: "object",
-    unit: Unit::Bytes,
-    default: "4M",
-    range: (512, 1 << 40),
-    help: "size of an object",
-};
+pub const OBJECT: Param = Param::bytes("object", "4M", (512, 1 << 40), "size of an object");
 
 /// State of one detector of sequential reads. Each RBD image has one detector.
 #[derive(Clone, Debug)]

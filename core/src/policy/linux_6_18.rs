@@ -17,7 +17,7 @@
 //! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 
 use super::{
-    Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants,
+    Answer, Ask, Info, Outcome, Param, Policy, Scope, Wants,
     folios::Folio,
     linux_6_18_large::Large,
     linux_6_18_reader::{KernelReader, touch_of},
@@ -128,20 +128,18 @@ pub static INFO: Info = Info {
     page_bytes: Some(PAGE),
     params: &[
         MAX,
-        Param {
-            key: "io",
-            unit: Unit::Bytes,
-            default: "1280K",
-            range: SIZES,
-            help: "max_sectors_kb: a request above max may get a window up to this size",
-        },
-        Param {
-            key: "folios",
-            unit: Unit::Word(&["off", "on"]),
-            default: "off",
-            range: (0, 1),
-            help: "place windows in large folios, as ext4 and xfs do",
-        },
+        Param::bytes(
+            "io",
+            "1280K",
+            SIZES,
+            "max_sectors_kb: a request above max may get a window up to this size",
+        ),
+        Param::word(
+            "folios",
+            &["off", "on"],
+            "off",
+            "place windows in large folios, as ext4 and xfs do",
+        ),
     ],
     build: |v| {
         let reader = KernelReader::new(v[0] / PAGE, v[1] / PAGE);

@@ -15,7 +15,7 @@
 //! against librbd 16.2.15. The defaults are those of the experiment of 2014; current librbd uses `max=512K,disable-after=50M`.
 
 use super::{
-    Answer, Ask, Info, Param, Policy, Scope, Unit, Wants,
+    Answer, Ask, Info, Param, Policy, Scope, Wants,
     detector::{DISABLE_AFTER, Detector, MAX, MIN, OBJECT, SIZES, TRIGGER},
 };
 use alloc::boxed::Box;
@@ -75,20 +75,8 @@ pub static INFO: Info = Info {
         MAX,
         DISABLE_AFTER,
         OBJECT,
-        Param {
-            key: "stripe-unit",
-            unit: Unit::Bytes,
-            default: "0",
-            range: SIZES,
-            help: "0 is the object size",
-        },
-        Param {
-            key: "stripe-count",
-            unit: Unit::Count,
-            default: "1",
-            range: (1, 1 << 16),
-            help: "objects in a stripe",
-        },
+        Param::bytes("stripe-unit", "0", SIZES, "0 is the object size"),
+        Param::count("stripe-count", "1", (1, 1 << 16), "objects in a stripe"),
     ],
     build: |v| {
         let detector = Detector::new(v[0], v[1], v[2], v[3]);

@@ -26,7 +26,7 @@
 //!
 //! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, section "AMP Algorithm".
 
-use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants, Why};
+use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Wants, Why};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The publication counts pages of 4 KiB.
@@ -219,14 +219,12 @@ pub static INFO: Info = Info {
     origin: "Gill and Bathen, AMP, FAST 2007",
     scope: Scope::File,
     page_bytes: None,
-    params: &[Param {
-        key: "max",
-        unit: Unit::Bytes,
-        // The publication has no maximum.
-        default: "64M",
-        range: (0, 1 << 30),
-        help: "largest degree; 0 is off",
-    }],
+    params: &[Param::bytes(
+        "max",
+        "64M",
+        (0, 1 << 30),
+        "largest degree; 0 is off",
+    )],
     build: |v| {
         Box::new(Amp {
             max: v[0],

@@ -15,7 +15,7 @@
 
 use super::two_windows::{MIN, Reader, TwoWindows, WindowVariant, start_reading};
 use foreread_core::policy::{
-    Answer, Ask, Info, Param, Scope, Unit, Why,
+    Answer, Ask, Info, Param, Scope, Why,
     ondemand::{MAX, PAGE},
 };
 use std::ops::Range;
@@ -61,13 +61,12 @@ pub static INFO: Info = Info {
     params: &[
         MAX,
         MIN,
-        Param {
-            key: "request_size",
-            unit: Unit::Word(&["off", "on"]),
-            default: "off",
-            range: (0, 1),
-            help: "on: the request as a whole turns readahead on again",
-        },
+        Param::word(
+            "request_size",
+            &["off", "on"],
+            "off",
+            "on: the request as a whole turns readahead on again",
+        ),
     ],
     build: |v| {
         Box::new(Reader::new(

@@ -17,7 +17,7 @@
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{
-    Answer, Ask, Info, Param, Scope, Unit,
+    Answer, Ask, Info, Param, Scope,
     ondemand::{MAX, PAGE, history, init},
 };
 
@@ -75,13 +75,12 @@ pub static INFO: Info = Info {
     page_bytes: Some(PAGE),
     params: &[
         MAX,
-        Param {
-            key: "context",
-            unit: Unit::Word(WORDS),
-            default: "conservative",
-            range: (0, 3),
-            help: "when cached pages make a stream",
-        },
+        Param::word(
+            "context",
+            WORDS,
+            "conservative",
+            "when cached pages make a stream",
+        ),
     ],
     build: |v| {
         let variants = [

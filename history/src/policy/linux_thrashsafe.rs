@@ -19,7 +19,7 @@
 
 use super::marks::{Quirks, Rule, State, Stream, Touch, hole_after};
 use foreread_core::policy::{
-    Answer, Ask, Info, Param, Scope, Unit, Why,
+    Answer, Ask, Info, Param, Scope, Why,
     ondemand::{MAX, PAGE, SIZES, history},
 };
 use foreread_core::units::ByteRange;
@@ -125,13 +125,12 @@ pub static INFO: Info = Info {
             default: "512K",
             ..MAX
         },
-        Param {
-            key: "min",
-            unit: Unit::Bytes,
-            default: "32K",
-            range: (PAGE, SIZES.1),
-            help: "smallest window of a stream that has thrashed",
-        },
+        Param::bytes(
+            "min",
+            "32K",
+            (PAGE, SIZES.1),
+            "smallest window of a stream that has thrashed",
+        ),
     ],
     build: |v| {
         Box::new(Stream::new(

@@ -19,7 +19,7 @@
 //! request up to the end of the object, with flow control (here, each refill of the window is a separate request). Here, if a request is
 //! ended early, its data still arrives and stays in the cache.
 
-use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Wants};
 
 /// Range of size parameters: small enough that an offset plus several of them cannot overflow.
 const SIZES: (u64, u64) = (512, 1 << 40);
@@ -93,34 +93,10 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: None,
     params: &[
-        Param {
-            key: "first",
-            unit: Unit::Bytes,
-            default: "1152K",
-            range: SIZES,
-            help: "first request",
-        },
-        Param {
-            key: "max",
-            unit: Unit::Bytes,
-            default: "2G",
-            range: SIZES,
-            help: "largest window",
-        },
-        Param {
-            key: "forward",
-            unit: Unit::Bytes,
-            default: "16M",
-            range: SIZES,
-            help: "how far a read may skip",
-        },
-        Param {
-            key: "back",
-            unit: Unit::Bytes,
-            default: "1M",
-            range: SIZES,
-            help: "how far a read may go back",
-        },
+        Param::bytes("first", "1152K", SIZES, "first request"),
+        Param::bytes("max", "2G", SIZES, "largest window"),
+        Param::bytes("forward", "16M", SIZES, "how far a read may skip"),
+        Param::bytes("back", "1M", SIZES, "how far a read may go back"),
     ],
     build: |v| {
         Box::new(Request {

@@ -28,7 +28,7 @@
 //! March and April 2026); defaults of the manual: `io_combine_limit` 128 KiB, `effective_io_concurrency` 16, so the distance is
 //! at most 2 MiB.
 
-use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants, Why};
+use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Wants, Why};
 
 /// PostgreSQL's block.
 const BLOCK: u64 = 8192;
@@ -149,20 +149,18 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: None,
     params: &[
-        Param {
-            key: "max",
-            unit: Unit::Bytes,
-            default: "2M",
-            range: (0, 1 << 30),
-            help: "largest distance (io_combine_limit x effective_io_concurrency); 0 is off",
-        },
-        Param {
-            key: "combine",
-            unit: Unit::Bytes,
-            default: "128K",
-            range: (BLOCK, 1 << 30),
-            help: "largest request (io_combine_limit)",
-        },
+        Param::bytes(
+            "max",
+            "2M",
+            (0, 1 << 30),
+            "largest distance (io_combine_limit x effective_io_concurrency); 0 is off",
+        ),
+        Param::bytes(
+            "combine",
+            "128K",
+            (BLOCK, 1 << 30),
+            "largest request (io_combine_limit)",
+        ),
     ],
     build: |v| Box::new(ReadStream::new(v[0], v[1])),
 };

@@ -20,7 +20,7 @@
 use super::marks::force;
 use foreread_core::event::Advice;
 use foreread_core::policy::{
-    Answer, Ask, DemandMode, Param, Policy, Unit, Wants, Why,
+    Answer, Ask, DemandMode, Param, Policy, Wants, Why,
     ondemand::{PAGE, SIZES, clip, fetch, hinted},
 };
 use std::ops::Range;
@@ -33,13 +33,12 @@ const BEYOND_END: u64 = 4096;
 const MAX_PAGES: u64 = (1 << 19) - 1;
 
 /// The parameter `min` of these policies: the smallest window.
-pub const MIN: Param = Param {
-    key: "min",
-    unit: Unit::Bytes,
-    default: "16K",
-    range: (PAGE, SIZES.1),
-    help: "evictions shrink the next window no further",
-};
+pub const MIN: Param = Param::bytes(
+    "min",
+    "16K",
+    (PAGE, SIZES.1),
+    "evictions shrink the next window no further",
+);
 
 /// State of one open file description, in pages.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@
 //! ```
 
 use foreread_core::event::Advice;
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
 use foreread_sim::workload::{Info, Request, Workload, too_small};
 
 /// Offset and length of each read.
@@ -25,13 +25,12 @@ pub static INFO: Info = Info {
     origin: "Wu Fengguang, 'readahead: limit readahead size for small devices', 2010: Linus Torvalds's report on blkid",
     least_bytes: MIN_BYTES,
     cache_bytes: None,
-    params: &[Param {
-        key: "advice",
-        unit: Unit::Word(&["normal", "random"]),
-        default: "normal",
-        range: (0, 0),
-        help: "the hint on the whole device before the first read",
-    }],
+    params: &[Param::word(
+        "advice",
+        &["normal", "random"],
+        "normal",
+        "the hint on the whole device before the first read",
+    )],
     build,
 };
 

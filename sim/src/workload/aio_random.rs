@@ -21,36 +21,30 @@
 //! ```
 
 use super::random::distinct;
-use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, count, given, record, whole_records};
+use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, given, record, whole_records};
 use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
+use foreread_core::policy::Param;
 
 /// The index of the word `again` of `places`.
 const AGAIN: u64 = 1;
 
 const PARAMS: &[Param] = &[
     record("64K"),
-    count(
+    Param::count(
         "depth",
         "64",
         (1, 1024),
         "reads outstanding; 1 is a kernel without asynchronous reads",
     ),
-    count(
+    Param::count(
         "count",
         "16384",
         (1, MAX_READS),
         "reads; at most one for each record of the file",
     ),
-    Param {
-        key: "places",
-        unit: Unit::Word(&["once", "again"]),
-        default: "once",
-        range: (0, 0),
-        help: "once: each record at most once; again: any page each time, as in aio-stress",
-    },
-    count(
+    Param::word("places", &["once", "again"], "once", "once: each record at most once; again: any page each time, as in aio-stress"),
+    Param::count(
         "batch",
         "1",
         (1, 1024),

@@ -15,7 +15,7 @@
 //! Nothing is fitted: the defaults are round figures that were chosen before the first run.
 
 use super::random::distinct;
-use super::{Info, Request, Workload, bytes, check_reads, count, given, record, too_small};
+use super::{Info, Request, Workload, check_reads, given, record, too_small};
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -23,14 +23,14 @@ use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
     record("4K"),
-    bytes("cluster", "256K", (1, MAX_OFFSET), "bytes of a cluster"),
-    count(
+    Param::bytes("cluster", "256K", (1, MAX_OFFSET), "bytes of a cluster"),
+    Param::count(
         "percent",
         "50",
         (1, 100),
         "percent of a cluster's records that are read",
     ),
-    count(
+    Param::count(
         "visited",
         "10",
         (1, 100),

@@ -17,7 +17,7 @@
 //! and no pauses, and only one process runs at a time.
 
 use super::tree::{sizes, whole};
-use super::{Info, Job, PAGE_BYTES, Request, Workload, bytes, count, given, too_small};
+use super::{Info, Job, PAGE_BYTES, Request, Workload, given, too_small};
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -33,11 +33,11 @@ const GAP: u64 = 24;
 const RUN: u64 = 4;
 
 const PARAMS: &[Param] = &[
-    count("units", "100", (1, 10_000), "units that are compiled"),
-    bytes("code", "32M", (1 << 20, 16 << 30), "bytes of the compiler's code"),
-    bytes("library", "128M", (1 << 20, 1 << 40), "bytes of the library that is mapped"),
-    count("touches", "50", (0, 100_000), "places of the library that a unit touches, of 4 pages each"),
-    count("headers", "30", (0, 1000), "header files that a unit reads"),
+    Param::count("units", "100", (1, 10_000), "units that are compiled"),
+    Param::bytes("code", "32M", (1 << 20, 16 << 30), "bytes of the compiler's code"),
+    Param::bytes("library", "128M", (1 << 20, 1 << 40), "bytes of the library that is mapped"),
+    Param::count("touches", "50", (0, 100_000), "places of the library that a unit touches, of 4 pages each"),
+    Param::count("headers", "30", (0, 1000), "header files that a unit reads"),
 ];
 
 pub static INFO: Info = Info {

@@ -40,7 +40,7 @@
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 
-use super::{Info, Request, Workload, check_reads, count, given, record, think, whole_records};
+use super::{Info, Request, Workload, check_reads, given, record, think, whole_records};
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -48,7 +48,7 @@ use std::collections::HashSet;
 
 const PARAMS: &[Param] = &[
     record("4K"),
-    count(
+    Param::count(
         "density",
         "25",
         (1, 99),

@@ -10,12 +10,12 @@
 //!    stream 0                stream 1                stream 2          stream 3
 //! ```
 
-use super::{Info, Request, Workload, check_reads, count, given, record, too_small};
+use super::{Info, Request, Workload, check_reads, given, record, too_small};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
-    count("streams", "4", (1, 1 << 20), "streams that take turns"),
+    Param::count("streams", "4", (1, 1 << 20), "streams that take turns"),
     record("16K"),
 ];
 

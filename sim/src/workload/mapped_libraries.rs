@@ -9,20 +9,20 @@
 //! ```
 
 use super::{
-    Info, Job, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, too_small,
+    Info, Job, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, given, too_small,
 };
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
-    count(
+    Param::count(
         "waste",
         "500",
         (0, MAX_READS),
         "random pages of the data, touched first",
     ),
-    count(
+    Param::count(
         "libraries",
         "20",
         (1, 4096),

@@ -14,7 +14,7 @@
 //! The positions of the hot and inner pages are chosen at random once, because in a tree that has grown, the upper pages may be
 //! anywhere in the file. The workload has no read calls.
 
-use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
+use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, given, think};
 use super::random::distinct;
 use super::whole_records;
 use crate::rng::Rng;
@@ -22,9 +22,9 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
-    count("count", "2000", (1, MAX_READS), "look-ups"),
-    count("hot", "3", (1, 64), "pages that each look-up touches first"),
-    count("inner", "0", (0, 1 << 20), "pages of which each look-up touches one; 0 for none"),
+    Param::count("count", "2000", (1, MAX_READS), "look-ups"),
+    Param::count("hot", "3", (1, 64), "pages that each look-up touches first"),
+    Param::count("inner", "0", (0, 1 << 20), "pages of which each look-up touches one; 0 for none"),
     think("0"),
 ];
 

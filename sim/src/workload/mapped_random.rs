@@ -10,15 +10,15 @@
 //!
 //! **With replacement**: touches are independent, and some touch a page that was touched before. The workload has no read calls.
 
-use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
+use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, given, think};
 use super::whole_records;
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
-    count("count", "2000", (1, MAX_READS), "random places, each a page of the file"),
-    count("run", "1", (1, 1 << 20), "pages touched in order at each place"),
+    Param::count("count", "2000", (1, MAX_READS), "random places, each a page of the file"),
+    Param::count("run", "1", (1, 1 << 20), "pages touched in order at each place"),
     think("0"),
 ];
 

@@ -10,14 +10,14 @@
 //!
 //! Loaders of training data (in shards) read like this, and so do merges of sorted runs.
 
-use super::{Info, Job, Request, Workload, bytes, check_reads, equal_files, given, record, whole_records};
+use super::{Info, Job, Request, Workload, check_reads, equal_files, given, record, whole_records};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
     record("64K"),
-    bytes("file", "8M", (4096, MAX_OFFSET), "bytes of a file"),
+    Param::bytes("file", "8M", (4096, MAX_OFFSET), "bytes of a file"),
 ];
 
 pub static INFO: Info = Info {

@@ -11,19 +11,19 @@
 //!   distance 3    |--2--|--3--|--4--|--1--|--6--|--7--|--8--|--5--|
 //! ```
 
-use super::{Info, Request, Workload, check_reads, count, given, record};
+use super::{Info, Request, Workload, check_reads, given, record};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
     record("128K"),
-    count(
+    Param::count(
         "distance",
         "1",
         (1, 1024),
         "reads that are overtaken; 1: pairs, second before first",
     ),
-    count("depth", "1", (1, 1024), "reads outstanding"),
+    Param::count("depth", "1", (1, 1024), "reads outstanding"),
 ];
 
 pub static INFO: Info = Info {

@@ -16,7 +16,7 @@
 
 use super::random::distinct;
 use super::tree::{sizes, whole};
-use super::{Info, Job, Request, Workload, count, given, too_small};
+use super::{Info, Job, Request, Workload, given, too_small};
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -32,7 +32,7 @@ const TREE_FILES: u64 = 4000;
 const MAX_PROCESSES: u64 = 64;
 
 const fn processes(key: &'static str, help: &'static str) -> Param {
-    count(key, "2", (0, MAX_PROCESSES), help)
+    Param::count(key, "2", (0, MAX_PROCESSES), help)
 }
 
 pub static INFO: Info = Info {

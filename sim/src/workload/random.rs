@@ -9,7 +9,7 @@
 //!   |      |--2---|      |      |--1---|--4---|      |--3---| rest |
 //! ```
 
-use super::{Info, MAX_READS, Request, Workload, count, given, record, whole_records};
+use super::{Info, MAX_READS, Request, Workload, given, record, whole_records};
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 const PARAMS: &[Param] = &[
     record("4K"),
-    count(
+    Param::count(
         "count",
         "4096",
         (1, MAX_READS),

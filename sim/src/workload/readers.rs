@@ -12,7 +12,7 @@
 //! ```
 
 use super::{
-    Info, Job, Request, Workload, bytes, check_reads, count, given, record, think, too_small,
+    Info, Job, Request, Workload, check_reads, given, record, think, too_small,
 };
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -23,14 +23,14 @@ const MAX_STREAMS: u64 = 1 << 16;
 
 /// The parameters of [`build_streams`], other than the number of streams.
 pub(super) const RECORD: Param = record("32K");
-pub(super) const BYTES: Param = bytes(
+pub(super) const BYTES: Param = Param::bytes(
     "bytes",
     "0",
     (0, MAX_OFFSET),
     "bytes of each file; 0: the files divide the whole size",
 );
 pub(super) const fn streams(default: &'static str) -> Param {
-    count("streams", default, (1, MAX_STREAMS), "readers, one file each")
+    Param::count("streams", default, (1, MAX_STREAMS), "readers, one file each")
 }
 
 pub static INFO: Info = Info {

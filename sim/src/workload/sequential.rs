@@ -6,13 +6,13 @@
 //!   |--record--|--record--|--record--|-rest-|
 //! ```
 
-use super::{Info, Request, Workload, check_reads, count, given, record, think};
+use super::{Info, Request, Workload, check_reads, given, record, think};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
     record("128K"),
-    count("depth", "1", (1, 1024), "reads outstanding"),
+    Param::count("depth", "1", (1, 1024), "reads outstanding"),
     think("0"),
 ];
 

@@ -10,14 +10,14 @@
 //!   ├────────── read ─────────────┤ skip ├─── read ───
 //! ```
 
-use super::{Info, MAX_READS, Request, Workload, check_reads, count, given, record};
+use super::{Info, MAX_READS, Request, Workload, check_reads, given, record};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
     record("4K"),
-    count("read", "399", (1, MAX_READS), "reads in a row"),
-    count("skip", "99", (0, MAX_READS), "records skipped after that"),
+    Param::count("read", "399", (1, MAX_READS), "reads in a row"),
+    Param::count("skip", "99", (0, MAX_READS), "records skipped after that"),
 ];
 
 pub static INFO: Info = Info {

@@ -12,7 +12,7 @@
 
 use super::Job;
 use super::random::distinct;
-use super::{Info, Request, Workload, bytes, check_reads, count, equal_files, given, record, whole_records};
+use super::{Info, Request, Workload, check_reads, equal_files, given, record, whole_records};
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
@@ -20,8 +20,8 @@ use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
     record("4K"),
-    bytes("file", "16M", (4096, MAX_OFFSET), "bytes of a file"),
-    count(
+    Param::bytes("file", "16M", (4096, MAX_OFFSET), "bytes of a file"),
+    Param::count(
         "percent",
         "5",
         (1, 100),

@@ -12,14 +12,14 @@
 //!   ├──── stride ───┤
 //! ```
 
-use super::{Info, Request, Workload, bytes, check_reads, given, record};
+use super::{Info, Request, Workload, check_reads, given, record};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
     record("64K"),
-    bytes(
+    Param::bytes(
         "stride",
         "512K",
         (1, MAX_OFFSET),

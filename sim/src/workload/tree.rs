@@ -14,32 +14,32 @@
 //!
 //! Files are added to the tree until their total size would exceed the size of the workload.
 
-use super::{Info, Job, MAX_READS, Request, Workload, bytes, count, given, too_small};
+use super::{Info, Job, MAX_READS, Request, Workload, given, too_small};
 use crate::rng::Rng;
 use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
 const PARAMS: &[Param] = &[
-    count(
+    Param::count(
         "files",
         "5000",
         (1, MAX_IDS as u64),
         "files; fewer if the size has no room for them",
     ),
-    bytes(
+    Param::bytes(
         "median",
         "4K",
         (1, 1 << 30),
         "half of the files are smaller",
     ),
-    bytes(
+    Param::bytes(
         "p99",
         "128K",
         (1, 1 << 40),
         "one file in a hundred is larger; not below median",
     ),
-    bytes("record", "32K", (512, 1 << 30), "bytes of a read"),
+    Param::bytes("record", "32K", (512, 1 << 30), "bytes of a read"),
 ];
 
 pub static INFO: Info = Info {
