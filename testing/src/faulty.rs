@@ -171,8 +171,12 @@ pub(super) fn random(seed: u64, nth: u64) -> u64 {
 }
 
 impl<S: Source> Source for Faulty<S> {
-    fn size(&self) -> u64 {
-        self.inner.size()
+    passed_on! {self => self.inner;
+        size() -> u64;
+        defaults() -> Defaults;
+        alignment() -> Alignment;
+        check() -> Result<u64, SourceError>;
+        allow_appends();
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
@@ -205,20 +209,8 @@ impl<S: Source> Source for Faulty<S> {
         }
     }
 
-    fn defaults(&self) -> Defaults {
-        self.inner.defaults()
-    }
-
     fn describe(&self) -> String {
         format!("faulty {}", self.inner.describe())
-    }
-
-    fn alignment(&self) -> Alignment {
-        self.inner.alignment()
-    }
-
-    fn check(&self) -> Result<u64, SourceError> {
-        self.inner.check()
     }
 
     fn accept(&self) -> u64 {
@@ -229,26 +221,16 @@ impl<S: Source> Source for Faulty<S> {
         }
     }
 
-    fn allow_appends(&self) {
-        self.inner.allow_appends();
-    }
-
     fn writing(&self) -> Option<&dyn WritableSource> {
         Some(self)
     }
 }
 
 impl<S: Source> WritableSource for Faulty<S> {
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        writing_of(&self.inner)?.allow_writes()
-    }
-
-    fn lock_writes(&self) -> Result<(), SourceError> {
-        writing_of(&self.inner)?.lock_writes()
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        writing_of(&self.inner)?.write_at(bytes, offset)
+    passed_on! {self => writing_of(&self.inner)?;
+        allow_writes() -> Result<(), SourceError>;
+        lock_writes() -> Result<(), SourceError>;
+        write_at(bytes: &[u8], offset: u64) -> Result<(), SourceError>;
     }
 
     fn flush(&self) -> Result<(), SourceError> {

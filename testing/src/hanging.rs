@@ -86,6 +86,16 @@ impl Latch {
     }
 }
 
+/// Methods that hang if their latch says so, and then pass the call on.
+macro_rules! held {
+    ($me:ident => $to:expr; $($method:ident: $name:ident($($arg:ident: $of:ty),*) $(-> $result:ty)?;)*) => {$(
+        fn $name(&$me, $($arg: $of),*) $(-> $result)? {
+            $me.latch.pass(Method::$method);
+            $to.$name($($arg),*)
+        }
+    )*};
+}
+
 pub struct HangingSource<S> {
     inner: S,
     latch: Arc<Latch>,
@@ -112,14 +122,12 @@ impl<S> Drop for HangingSource<S> {
 }
 
 impl<S: Source> Source for HangingSource<S> {
-    fn size(&self) -> u64 {
-        self.latch.pass(Method::Size);
-        self.inner.size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.latch.pass(Method::ReadAt);
-        self.inner.read_at(bufs, offset)
+    held! {self => self.inner;
+        Size: size() -> u64;
+        ReadAt: read_at(bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
+        Alignment: alignment() -> Alignment;
+        Check: check() -> Result<u64, SourceError>;
+        Accept: accept() -> u64;
     }
 
     fn streaming(&self) -> Option<&dyn StreamingSource> {
@@ -134,21 +142,6 @@ impl<S: Source> Source for HangingSource<S> {
     fn describe(&self) -> String {
         self.latch.pass(Method::Describe);
         format!("hanging {}", self.inner.describe())
-    }
-
-    fn alignment(&self) -> Alignment {
-        self.latch.pass(Method::Alignment);
-        self.inner.alignment()
-    }
-
-    fn check(&self) -> Result<u64, SourceError> {
-        self.latch.pass(Method::Check);
-        self.inner.check()
-    }
-
-    fn accept(&self) -> u64 {
-        self.latch.pass(Method::Accept);
-        self.inner.accept()
     }
 
     fn writing(&self) -> Option<&dyn WritableSource> {
@@ -185,19 +178,10 @@ impl<S: Source> StreamingSource for HangingSource<S> {
 }
 
 impl<S: Source> WritableSource for HangingSource<S> {
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        self.latch.pass(Method::AllowWrites);
-        writing_of(&self.inner)?.allow_writes()
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        self.latch.pass(Method::WriteAt);
-        writing_of(&self.inner)?.write_at(bytes, offset)
-    }
-
-    fn flush(&self) -> Result<(), SourceError> {
-        self.latch.pass(Method::Flush);
-        writing_of(&self.inner)?.flush()
+    held! {self => writing_of(&self.inner)?;
+        AllowWrites: allow_writes() -> Result<(), SourceError>;
+        WriteAt: write_at(bytes: &[u8], offset: u64) -> Result<(), SourceError>;
+        Flush: flush() -> Result<(), SourceError>;
     }
 }
 
@@ -213,28 +197,11 @@ impl Drop for HangingQueue {
 }
 
 impl Queue for HangingQueue {
-    fn depth(&self) -> usize {
-        self.latch.pass(Method::QueueDepth);
-        self.inner.depth()
-    }
-
-    fn submit(&self, transfers: &mut Vec<Transfer>) {
-        self.latch.pass(Method::QueueSubmit);
-        self.inner.submit(transfers);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.latch.pass(Method::QueueHasEnded);
-        self.inner.has_ended()
-    }
-
-    fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
-        self.latch.pass(Method::QueueReap);
-        self.inner.reap(wait, ended);
-    }
-
-    fn interrupt(&self) {
-        self.latch.pass(Method::QueueInterrupt);
-        self.inner.interrupt();
+    held! {self => self.inner;
+        QueueDepth: depth() -> usize;
+        QueueSubmit: submit(transfers: &mut Vec<Transfer>);
+        QueueHasEnded: has_ended() -> bool;
+        QueueReap: reap(wait: bool, ended: &mut Vec<CompletedTransfer>);
+        QueueInterrupt: interrupt();
     }
 }

@@ -26,6 +26,15 @@
     reason = "a test may panic if a thread cannot be started"
 )]
 
+/// Methods of a source that pass each call on to another.
+macro_rules! passed_on {
+    ($me:ident => $to:expr; $($name:ident($($arg:ident: $of:ty),*) $(-> $result:ty)?;)*) => {$(
+        fn $name(&$me, $($arg: $of),*) $(-> $result)? {
+            $to.$name($($arg),*)
+        }
+    )*};
+}
+
 mod bucket_server;
 mod ceph;
 pub mod command;

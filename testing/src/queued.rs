@@ -91,36 +91,18 @@ impl<S: Source> QueuedSource<S> {
 }
 
 impl<S: Source + 'static> Source for QueuedSource<S> {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.inner.read_at(bufs, offset)
-    }
-
-    fn defaults(&self) -> Defaults {
-        self.inner.defaults()
+    passed_on! {self => self.inner;
+        size() -> u64;
+        read_at(bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
+        defaults() -> Defaults;
+        alignment() -> Alignment;
+        allow_appends();
+        check() -> Result<u64, SourceError>;
+        accept() -> u64;
     }
 
     fn describe(&self) -> String {
         format!("queued {}", self.inner.describe())
-    }
-
-    fn alignment(&self) -> Alignment {
-        self.inner.alignment()
-    }
-
-    fn allow_appends(&self) {
-        self.inner.allow_appends();
-    }
-
-    fn check(&self) -> Result<u64, SourceError> {
-        self.inner.check()
-    }
-
-    fn accept(&self) -> u64 {
-        self.inner.accept()
     }
 
     fn queue(&self) -> Option<Arc<dyn Queue>> {

@@ -12,7 +12,7 @@ use super::BrokenPromise;
 use crate::http_server::lock;
 use crate::{FaultAction, Faulty, pattern};
 use foreread::source::{
-    Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, WritableSource, writing_of,
+    Defaults, FileSource, Io, Mem, Source, SourceError, WritableSource, writing_of,
 };
 use foreread::{Advice, Options, ReadError, Reader, WriteError};
 use foreread_history::{parse, policies};
@@ -552,32 +552,13 @@ fn file_of(bytes: &[u8]) -> Result<Bytes, BrokenPromise> {
 }
 
 impl Source for Storage {
-    fn size(&self) -> u64 {
-        self.source().size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.source().read_at(bufs, offset)
-    }
-
-    fn defaults(&self) -> Defaults {
-        self.source().defaults()
-    }
-
-    fn describe(&self) -> String {
-        self.source().describe()
-    }
-
-    fn alignment(&self) -> Alignment {
-        Alignment::NONE
-    }
-
-    fn check(&self) -> Result<u64, SourceError> {
-        self.source().check()
-    }
-
-    fn accept(&self) -> u64 {
-        self.source().accept()
+    passed_on! {self => self.source();
+        size() -> u64;
+        read_at(bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
+        defaults() -> Defaults;
+        describe() -> String;
+        check() -> Result<u64, SourceError>;
+        accept() -> u64;
     }
 
     fn writing(&self) -> Option<&dyn WritableSource> {
@@ -586,8 +567,9 @@ impl Source for Storage {
 }
 
 impl WritableSource for Storage {
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        writing_of(self.source())?.allow_writes()
+    passed_on! {self => writing_of(self.source())?;
+        allow_writes() -> Result<(), SourceError>;
+        flush() -> Result<(), SourceError>;
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
@@ -595,9 +577,5 @@ impl WritableSource for Storage {
         let lost =
             self.forgets && offset.is_multiple_of(4096) && bytes.len() > 4096 && bytes[0] >= 0x80;
         writing_of(self.source())?.write_at(&bytes[..bytes.len() - usize::from(lost)], offset)
-    }
-
-    fn flush(&self) -> Result<(), SourceError> {
-        writing_of(self.source())?.flush()
     }
 }
