@@ -131,8 +131,17 @@ fn equal_files(size: u64, file: u64) -> Vec<u64> {
 }
 
 /// Returns the error for a file that is too small for a workload. The error names the size in the same way as a parameter of the workload.
-pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
+fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::value(name, "size", size, why)
+}
+
+/// Refuses a file of fewer bytes than the workload needs.
+pub fn check_size(name: &str, size: u64, least: u64) -> Result<(), SpecError> {
+    if size >= least {
+        return Ok(());
+    }
+    let why = format!("is less than the {least} bytes that it needs");
+    Err(too_small(name, size, why))
 }
 
 /// Refuses records so small that there would be more than [`MAX_READS`] reads.

@@ -13,7 +13,7 @@
 use foreread_core::event::Advice;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_sim::workload::{Info, Request, Workload, too_small};
+use foreread_sim::workload::{Info, Request, Workload, check_size};
 
 /// Offset and length of each read.
 const READS: [(u64, u64); 2] = [(0, 1024), (1536, 16_384)];
@@ -35,13 +35,7 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    if size < MIN_BYTES {
-        return Err(too_small(
-            INFO.name,
-            size,
-            format!("is less than the {MIN_BYTES} bytes that it needs"),
-        ));
-    }
+    check_size(INFO.name, size, MIN_BYTES)?;
     let hint = (values == [1]).then(|| Request::hint(Advice::Random, 0, size));
     let reads = READS.map(|(offset, len)| Request::read(offset, len));
     Ok(Workload::single(

@@ -44,7 +44,7 @@
 use super::volume::{Extent, groups, spread};
 use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;
-use foreread_sim::workload::{Info, Request, Workload, too_small};
+use foreread_sim::workload::{Info, Request, Workload, check_size};
 
 pub static INFO: Info = Info {
     name: "boot-ide",
@@ -100,13 +100,7 @@ const OTHER_SIZES: [u64; 20] = [
 ];
 
 fn build(_values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    if size < MIN_BYTES {
-        return Err(too_small(
-            INFO.name,
-            size,
-            format!("is less than the {MIN_BYTES} bytes that it needs"),
-        ));
-    }
+    check_size(INFO.name, size, MIN_BYTES)?;
     let mut rng = Rng::new(seed);
     let mut extents: Vec<Extent> = RUNS.iter().map(|&n| vec![1; n as usize]).collect();
     rng.shuffle(&mut extents);

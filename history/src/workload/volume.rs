@@ -24,7 +24,7 @@
 
 use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;
-use foreread_sim::workload::{Job, Request, Workload, too_small};
+use foreread_sim::workload::{Job, Request, Workload, check_size};
 
 /// The unit in which a guest's file system places and reads blocks.
 const BLOCK_BYTES: u64 = 4096;
@@ -71,10 +71,7 @@ pub type Extent = Vec<u64>;
 impl Shape {
     /// Generates the reads, on a file of `size` bytes.
     pub fn build(&self, size: u64, seed: u64) -> Result<Workload, SpecError> {
-        if size < self.least_bytes {
-            let why = format!("is less than the {} bytes that it needs", self.least_bytes);
-            return Err(too_small(self.name, size, why));
-        }
+        check_size(self.name, size, self.least_bytes)?;
         let mut rng = Rng::new(seed);
         let mut extents = self.long();
         let reads = self.reads - extents.iter().map(Vec::len).sum::<usize>();

@@ -23,34 +23,11 @@
 use super::random::distinct;
 use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, given, record, whole_records};
 use crate::rng::Rng;
-use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::Param;
+use foreread_core::policy::spec::SpecError;
 
 /// The index of the word `again` of `places`.
 const AGAIN: u64 = 1;
-
-const PARAMS: &[Param] = &[
-    record("64K"),
-    Param::count(
-        "depth",
-        "64",
-        (1, 1024),
-        "reads outstanding; 1 is a kernel without asynchronous reads",
-    ),
-    Param::count(
-        "count",
-        "16384",
-        (1, MAX_READS),
-        "reads; at most one for each record of the file",
-    ),
-    Param::word("places", &["once", "again"], "once", "once: each record at most once; again: any page each time, as in aio-stress"),
-    Param::count(
-        "batch",
-        "1",
-        (1, 1024),
-        "reads submitted together, when this many have ended",
-    ),
-];
 
 pub static INFO: Info = Info {
     name: "aio-random",
@@ -58,7 +35,33 @@ pub static INFO: Info = Info {
     origin: "Suparna Bhattacharya, 'Readahead issues and AIO read speedup', linux-kernel 2003: aio-stress, 1 GiB",
     least_bytes: 64 << 10,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("64K"),
+        Param::count(
+            "depth",
+            "64",
+            (1, 1024),
+            "reads outstanding; 1 is a kernel without asynchronous reads",
+        ),
+        Param::count(
+            "count",
+            "16384",
+            (1, MAX_READS),
+            "reads; at most one for each record of the file",
+        ),
+        Param::word(
+            "places",
+            &["once", "again"],
+            "once",
+            "once: each record at most once; again: any page each time, as in aio-stress",
+        ),
+        Param::count(
+            "batch",
+            "1",
+            (1, 1024),
+            "reads submitted together, when this many have ended",
+        ),
+    ],
     build,
 };
 

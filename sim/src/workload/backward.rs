@@ -10,10 +10,7 @@
 //! ```
 
 use super::{Info, Request, Workload, check_reads, given, record};
-use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-
-const PARAMS: &[Param] = &[record("64K")];
 
 pub static INFO: Info = Info {
     name: "backward",
@@ -21,7 +18,7 @@ pub static INFO: Info = Info {
     origin: "invented here: the order that forward readahead cannot follow",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[record("64K")],
     build,
 };
 

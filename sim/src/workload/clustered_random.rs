@@ -21,30 +21,28 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
 
-const PARAMS: &[Param] = &[
-    record("4K"),
-    Param::bytes("cluster", "256K", (1, MAX_OFFSET), "bytes of a cluster"),
-    Param::count(
-        "percent",
-        "50",
-        (1, 100),
-        "percent of a cluster's records that are read",
-    ),
-    Param::count(
-        "visited",
-        "10",
-        (1, 100),
-        "percent of the file's clusters that are visited",
-    ),
-];
-
 pub static INFO: Info = Info {
     name: "clustered-random",
     summary: "one reader, random aligned records of one cluster, then of another cluster anywhere",
     origin: "Wu Fengguang 2013, on conservative context readahead: clustered random reads on HDD",
     least_bytes: 256 << 10,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("4K"),
+        Param::bytes("cluster", "256K", (1, MAX_OFFSET), "bytes of a cluster"),
+        Param::count(
+            "percent",
+            "50",
+            (1, 100),
+            "percent of a cluster's records that are read",
+        ),
+        Param::count(
+            "visited",
+            "10",
+            (1, 100),
+            "percent of the file's clusters that are visited",
+        ),
+    ],
     build,
 };
 

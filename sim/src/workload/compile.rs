@@ -32,21 +32,19 @@ const STRETCH: u64 = 8;
 const GAP: u64 = 24;
 const RUN: u64 = 4;
 
-const PARAMS: &[Param] = &[
-    Param::count("units", "100", (1, 10_000), "units that are compiled"),
-    Param::bytes("code", "32M", (1 << 20, 16 << 30), "bytes of the compiler's code"),
-    Param::bytes("library", "128M", (1 << 20, 1 << 40), "bytes of the library that is mapped"),
-    Param::count("touches", "50", (0, 100_000), "places of the library that a unit touches, of 4 pages each"),
-    Param::count("headers", "30", (0, 1000), "header files that a unit reads"),
-];
-
 pub static INFO: Info = Info {
     name: "compile",
     summary: "units of a program, each compiled by a new process: faults in code and a library, small files read whole",
     origin: "actions/runner-images #13938: builds with little memory and windows of 4 MiB; the shape is invented",
     least_bytes: 256 << 20,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        Param::count("units", "100", (1, 10_000), "units that are compiled"),
+        Param::bytes("code", "32M", (1 << 20, 16 << 30), "bytes of the compiler's code"),
+        Param::bytes("library", "128M", (1 << 20, 1 << 40), "bytes of the library that is mapped"),
+        Param::count("touches", "50", (0, 100_000), "places of the library that a unit touches, of 4 pages each"),
+        Param::count("headers", "30", (0, 1000), "header files that a unit reads"),
+    ],
     build,
 };
 

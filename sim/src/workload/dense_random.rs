@@ -46,24 +46,22 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use std::collections::HashSet;
 
-const PARAMS: &[Param] = &[
-    record("4K"),
-    Param::count(
-        "density",
-        "25",
-        (1, 99),
-        "percent of the file's records that are read at least once",
-    ),
-    think("0"),
-];
-
 pub static INFO: Info = Info {
     name: "dense-random",
     summary: "one reader, random aligned records, some repeatedly, until part of the file has been read",
     origin: "Wu Fengguang 2013, on conservative context readahead: moderately dense random reads on SSD",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("4K"),
+        Param::count(
+            "density",
+            "25",
+            (1, 99),
+            "percent of the file's records that are read at least once",
+        ),
+        think("0"),
+    ],
     build,
 };
 

@@ -14,18 +14,16 @@ use super::{Info, Request, Workload, check_reads, given, record, too_small};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-const PARAMS: &[Param] = &[
-    Param::count("streams", "4", (1, 1 << 20), "streams that take turns"),
-    record("16K"),
-];
-
 pub static INFO: Info = Info {
     name: "interleaved",
     summary: "several sequential streams through one open description, in turn",
     origin: "the case that one state for each open description cannot follow",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        Param::count("streams", "4", (1, 1 << 20), "streams that take turns"),
+        record("16K"),
+    ],
     build,
 };
 

@@ -12,10 +12,7 @@
 
 use super::{Info, Request, Workload, check_reads, given, record, whole_records};
 use crate::rng::Rng;
-use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-
-const PARAMS: &[Param] = &[record("4K")];
 /// Distance from one header to the next, in eighths of a record.
 const STEPS: [u64; 6] = [8, 9, 14, 14, 22, 33];
 
@@ -25,7 +22,7 @@ pub static INFO: Info = Info {
     origin: "listing a tar file; the steps are those of a recording, rounded",
     least_bytes: 1 << 20,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[record("4K")],
     build,
 };
 

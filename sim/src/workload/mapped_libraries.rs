@@ -14,21 +14,6 @@ use super::{
 use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-
-const PARAMS: &[Param] = &[
-    Param::count(
-        "waste",
-        "500",
-        (0, MAX_READS),
-        "random pages of the data, touched first",
-    ),
-    Param::count(
-        "libraries",
-        "20",
-        (1, 4096),
-        "libraries, which have half of all bytes",
-    ),
-];
 /// Pages of a piece, and of the gap before it: the minimum, and the maximum number of additional pages.
 const PIECE: (u64, u64) = (16, 14);
 
@@ -38,7 +23,20 @@ pub static INFO: Info = Info {
     origin: "the start of a program that maps its data; the figures are chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        Param::count(
+            "waste",
+            "500",
+            (0, MAX_READS),
+            "random pages of the data, touched first",
+        ),
+        Param::count(
+            "libraries",
+            "20",
+            (1, 4096),
+            "libraries, which have half of all bytes",
+        ),
+    ],
     build,
 };
 

@@ -21,20 +21,18 @@ use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-const PARAMS: &[Param] = &[
-    Param::count("count", "2000", (1, MAX_READS), "look-ups"),
-    Param::count("hot", "3", (1, 64), "pages that each look-up touches first"),
-    Param::count("inner", "0", (0, 1 << 20), "pages of which each look-up touches one; 0 for none"),
-    think("0"),
-];
-
 pub static INFO: Info = Info {
     name: "mapped-lookup",
     summary: "one program, look-ups in a mapped tree: a few hot pages, then a leaf anywhere",
     origin: "ravendb discussion 22410: a database that maps its files, with windows of 4 MiB; the shape of the tree is chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        Param::count("count", "2000", (1, MAX_READS), "look-ups"),
+        Param::count("hot", "3", (1, 64), "pages that each look-up touches first"),
+        Param::count("inner", "0", (0, 1 << 20), "pages of which each look-up touches one; 0 for none"),
+        think("0"),
+    ],
     build,
 };
 

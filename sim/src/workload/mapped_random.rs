@@ -16,19 +16,17 @@ use crate::rng::Rng;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-const PARAMS: &[Param] = &[
-    Param::count("count", "2000", (1, MAX_READS), "random places, each a page of the file"),
-    Param::count("run", "1", (1, 1 << 20), "pages touched in order at each place"),
-    think("0"),
-];
-
 pub static INFO: Info = Info {
     name: "mapped-random",
     summary: "one program, random page faults in a mapped file",
     origin: "Azure/AKS #5743: random readers through mappings with windows of 64 MiB; the counts are chosen here",
     least_bytes: PAGE_BYTES,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        Param::count("count", "2000", (1, MAX_READS), "random places, each a page of the file"),
+        Param::count("run", "1", (1, 1 << 20), "pages touched in order at each place"),
+        think("0"),
+    ],
     build,
 };
 

@@ -15,18 +15,16 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
 
-const PARAMS: &[Param] = &[
-    record("64K"),
-    Param::bytes("file", "8M", (4096, MAX_OFFSET), "bytes of a file"),
-];
-
 pub static INFO: Info = Info {
     name: "new-files",
     summary: "one program reads new files sequentially, one after the other, without a listing",
     origin: "shards of training data; the figures are chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("64K"),
+        Param::bytes("file", "8M", (4096, MAX_OFFSET), "bytes of a file"),
+    ],
     build,
 };
 

@@ -15,24 +15,22 @@ use super::{Info, Request, Workload, check_reads, given, record};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-const PARAMS: &[Param] = &[
-    record("128K"),
-    Param::count(
-        "distance",
-        "1",
-        (1, 1024),
-        "reads that are overtaken; 1: pairs, second before first",
-    ),
-    Param::count("depth", "1", (1, 1024), "reads outstanding"),
-];
-
 pub static INFO: Info = Info {
     name: "out-of-order",
     summary: "the whole file sequentially, but one read of each group comes before the others",
     origin: "invented here: the most reported case of lost readahead, reads of one stream sent by several threads",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("128K"),
+        Param::count(
+            "distance",
+            "1",
+            (1, 1024),
+            "reads that are overtaken; 1: pairs, second before first",
+        ),
+        Param::count("depth", "1", (1, 1024), "reads outstanding"),
+    ],
     build,
 };
 

@@ -15,23 +15,21 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use std::collections::HashMap;
 
-const PARAMS: &[Param] = &[
-    record("4K"),
-    Param::count(
-        "count",
-        "4096",
-        (1, MAX_READS),
-        "reads; at most one for each record of the file",
-    ),
-];
-
 pub static INFO: Info = Info {
     name: "random",
     summary: "one reader, random aligned records, each at most once",
     origin: "the case that readahead must not make slower",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("4K"),
+        Param::count(
+            "count",
+            "4096",
+            (1, MAX_READS),
+            "reads; at most one for each record of the file",
+        ),
+    ],
     build,
 };
 

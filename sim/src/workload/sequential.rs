@@ -10,19 +10,17 @@ use super::{Info, Request, Workload, check_reads, given, record, think};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-const PARAMS: &[Param] = &[
-    record("128K"),
-    Param::count("depth", "1", (1, 1024), "reads outstanding"),
-    think("0"),
-];
-
 pub static INFO: Info = Info {
     name: "sequential",
     summary: "one reader, the whole file sequentially",
     origin: "the common case",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("128K"),
+        Param::count("depth", "1", (1, 1024), "reads outstanding"),
+        think("0"),
+    ],
     build,
 };
 

@@ -14,19 +14,17 @@ use super::{Info, MAX_READS, Request, Workload, check_reads, given, record};
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-const PARAMS: &[Param] = &[
-    record("4K"),
-    Param::count("read", "399", (1, MAX_READS), "reads in a row"),
-    Param::count("skip", "99", (0, MAX_READS), "records skipped after that"),
-];
-
 pub static INFO: Info = Info {
     name: "skip",
     summary: "one reader, sequential with gaps: reads 399 records, skips 99",
     origin: "the pattern that users of mountpoint-s3 report; the size of a record is chosen here",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("4K"),
+        Param::count("read", "399", (1, MAX_READS), "reads in a row"),
+        Param::count("skip", "99", (0, MAX_READS), "records skipped after that"),
+    ],
     build,
 };
 

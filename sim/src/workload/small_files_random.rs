@@ -18,24 +18,22 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
 
-const PARAMS: &[Param] = &[
-    record("4K"),
-    Param::bytes("file", "16M", (4096, MAX_OFFSET), "bytes of a file"),
-    Param::count(
-        "percent",
-        "5",
-        (1, 100),
-        "percent of a file's records that are read",
-    ),
-];
-
 pub static INFO: Info = Info {
     name: "small-files-random",
     summary: "one program, random records of one small file after the other",
     origin: "indexes and small databases; the figures are chosen here",
     least_bytes: 1 << 20,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("4K"),
+        Param::bytes("file", "16M", (4096, MAX_OFFSET), "bytes of a file"),
+        Param::count(
+            "percent",
+            "5",
+            (1, 100),
+            "percent of a file's records that are read",
+        ),
+    ],
     build,
 };
 

@@ -17,23 +17,21 @@ use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::units::MAX_OFFSET;
 
-const PARAMS: &[Param] = &[
-    record("64K"),
-    Param::bytes(
-        "stride",
-        "512K",
-        (1, MAX_OFFSET),
-        "bytes from one read to the next, at least the record",
-    ),
-];
-
 pub static INFO: Info = Info {
     name: "strided",
     summary: "one reader, a record at every stride",
     origin: "invented here: the gap that ZFS and mountpoint-s3 users ask their readahead to step over",
     least_bytes: 1,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        record("64K"),
+        Param::bytes(
+            "stride",
+            "512K",
+            (1, MAX_OFFSET),
+            "bytes from one read to the next, at least the record",
+        ),
+    ],
     build,
 };
 

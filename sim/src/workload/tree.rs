@@ -20,35 +20,33 @@ use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-const PARAMS: &[Param] = &[
-    Param::count(
-        "files",
-        "5000",
-        (1, MAX_IDS as u64),
-        "files; fewer if the size has no room for them",
-    ),
-    Param::bytes(
-        "median",
-        "4K",
-        (1, 1 << 30),
-        "half of the files are smaller",
-    ),
-    Param::bytes(
-        "p99",
-        "128K",
-        (1, 1 << 40),
-        "one file in a hundred is larger; not below median",
-    ),
-    Param::bytes("record", "32K", (512, 1 << 30), "bytes of a read"),
-];
-
 pub static INFO: Info = Info {
     name: "tree",
     summary: "many small files, each opened and read whole, one after the other",
     origin: "the case that readahead cannot help; sizes from general knowledge of source trees",
     least_bytes: 128 << 20,
     cache_bytes: None,
-    params: PARAMS,
+    params: &[
+        Param::count(
+            "files",
+            "5000",
+            (1, MAX_IDS as u64),
+            "files; fewer if the size has no room for them",
+        ),
+        Param::bytes(
+            "median",
+            "4K",
+            (1, 1 << 30),
+            "half of the files are smaller",
+        ),
+        Param::bytes(
+            "p99",
+            "128K",
+            (1, 1 << 40),
+            "one file in a hundred is larger; not below median",
+        ),
+        Param::bytes("record", "32K", (512, 1 << 30), "bytes of a read"),
+    ],
     build,
 };
 
