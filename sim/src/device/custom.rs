@@ -192,6 +192,24 @@ const HEAD: &str = "\
 ";
 
 impl ModelFile {
+    /// The figures of each table that the file has.
+    fn models(&self) -> Vec<Model> {
+        let capacity_bytes = self.capacity_bytes;
+        let hdd = self.hdd.map(|hdd| HddModel {
+            capacity_bytes,
+            ..hdd
+        });
+        let all = [
+            self.disk.map(Model::Disk),
+            self.lanes.map(Model::Lanes),
+            hdd.map(Model::Hdd),
+            self.array.map(Model::Array),
+            self.ssd.map(Model::Ssd),
+            self.net.map(Model::Net),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
     pub fn to_toml(&self) -> String {
         let text =
             toml::to_string(self).expect("a struct of numbers and strings can always be written");
@@ -205,18 +223,8 @@ impl ModelFile {
     /// Panics if the file has no device table; [`parse`] refuses such files.
     pub fn preset(&self, name: &str) -> &'static Preset {
         let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
-        let capacity_bytes = self.capacity_bytes;
-        let hdd = self.hdd.map(|hdd| HddModel {
-            capacity_bytes,
-            ..hdd
-        });
-        let model = (self.disk.map(Model::Disk))
-            .or_else(|| self.lanes.map(Model::Lanes))
-            .or_else(|| hdd.map(Model::Hdd))
-            .or_else(|| self.array.map(Model::Array))
-            .or_else(|| self.ssd.map(Model::Ssd))
-            .or_else(|| self.net.map(Model::Net))
-            .expect("a checked file has a table of figures");
+        let model = self.models().first().copied();
+        let model = model.expect("a checked file has a table of figures");
         Box::leak(Box::new(Preset {
             name: text(name),
             summary: text(&self.summary),
@@ -271,7 +279,8 @@ const MAX_HOST_NS: u64 = 1_000_000;
 /// The key, and the reason why it is invalid.
 type Refusal = (String, String);
 
-fn range(key: &str, value: u64, (low, high): (u64, u64)) -> Result<(), Refusal> {
+fn range(key: &str, value: impl Into<u64>, (low, high): (u64, u64)) -> Result<(), Refusal> {
+    let value = value.into();
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -289,7 +298,12 @@ fn refuse<T>(key: &str, why: &str) -> Result<T, Refusal> {
 struct InTable(&'static str);
 
 impl InTable {
-    fn range(&self, key: &str, value: u64, allowed: (u64, u64)) -> Result<&InTable, Refusal> {
+    fn range(
+        &self,
+        key: &str,
+        value: impl Into<u64>,
+        allowed: (u64, u64),
+    ) -> Result<&InTable, Refusal> {
         range(&format!("{}.{key}", self.0), value, allowed).map(|()| self)
     }
 }
@@ -318,68 +332,43 @@ impl ModelFile {
             }
         }
         range("capacity_bytes", self.capacity_bytes, (1, MAX_OFFSET))?;
-        range(
-            "commands_at_once",
-            u64::from(self.commands_at_once),
-            (1, MAX_AT_ONCE),
-        )?;
-        range(
-            "max_fetch_bytes",
-            self.max_fetch_bytes.unwrap_or(MAX_FETCH_BYTES),
-            (4096, 1 << 30),
-        )?;
+        range("commands_at_once", self.commands_at_once, (1, MAX_AT_ONCE))?;
+        let fetch = self.max_fetch_bytes.unwrap_or(MAX_FETCH_BYTES);
+        range("max_fetch_bytes", fetch, (4096, 1 << 30))?;
         range("host_ns_per_kib", self.host_ns_per_kib, (0, MAX_HOST_NS))?;
-        self.one_kind()?;
-        if let Some(disk) = &self.disk {
-            range("disk.command_ns", disk.command_ns, TIME)?;
-            let transfer = disk.max_transfer_bytes.unwrap_or(MAX_OFFSET);
-            range("disk.max_transfer_bytes", transfer, (512, MAX_OFFSET))?;
-            let rows = disk.slopes.iter().map(|s| (s.from_bytes, s.ps_per_kib));
-            table(
-                "disk.slopes",
-                ["from_bytes", "ps_per_kib"],
-                rows,
-                0,
-                PS_PER_KIB,
-            )?;
-        }
-        self.lanes.as_ref().map_or(Ok(()), lanes)?;
-        self.hdd.as_ref().map_or(Ok(()), hdd)?;
-        self.array.as_ref().map_or(Ok(()), array)?;
-        self.ssd.as_ref().map_or(Ok(()), ssd)?;
-        self.net.as_ref().map_or(Ok(()), net)?;
-        self.throttle.as_ref().map_or(Ok(()), throttle)?;
-        self.errors()
-    }
-
-    fn one_kind(&self) -> Result<(), Refusal> {
-        let there = [
-            self.disk.is_some(),
-            self.lanes.is_some(),
-            self.hdd.is_some(),
-            self.array.is_some(),
-            self.ssd.is_some(),
-            self.net.is_some(),
-        ];
-        match there.iter().filter(|t| **t).count() {
-            1 => Ok(()),
-            _ => refuse(
+        let models = self.models();
+        let [model] = &models[..] else {
+            return refuse(
                 "figures",
                 "exactly one of the tables [disk], [lanes], [hdd], [array], [ssd] and [net] is required",
-            ),
+            );
+        };
+        match model {
+            Model::Disk(figures) => disk(figures),
+            Model::Lanes(figures) => lanes(figures),
+            Model::Hdd(figures) => hdd(figures),
+            Model::Array(figures) => array(figures),
+            Model::Ssd(figures) => ssd(figures),
+            Model::Net(figures) => net(figures),
+        }?;
+        self.throttle.as_ref().map_or(Ok(()), throttle)?;
+        let fit = self.fit.as_ref();
+        let errors = fit.map_or([0.0; 2], |fit| [fit.worst_error, fit.median_error]);
+        match errors.iter().all(|error| error.is_finite()) {
+            true => Ok(()),
+            false => refuse("fit", "an error value is not finite"),
         }
     }
+}
 
-    fn errors(&self) -> Result<(), Refusal> {
-        if let Some(fit) = &self.fit
-            && ![fit.worst_error, fit.median_error]
-                .iter()
-                .all(|e| e.is_finite())
-        {
-            return refuse("fit", "an error value is not finite");
-        }
-        Ok(())
-    }
+fn disk(f: &DiskModel) -> Result<(), Refusal> {
+    let (rows, transfer) = (f.slopes.iter(), f.max_transfer_bytes.unwrap_or(MAX_OFFSET));
+    let rows = rows.map(|s| (s.from_bytes, s.ps_per_kib));
+    InTable("disk")
+        .range("command_ns", f.command_ns, TIME)?
+        .range("max_transfer_bytes", transfer, (512, MAX_OFFSET))?;
+    let columns = ["from_bytes", "ps_per_kib"];
+    table("disk.slopes", columns, rows, 0, PS_PER_KIB)
 }
 
 fn throttle(file: &Throttle) -> Result<(), Refusal> {
@@ -419,7 +408,7 @@ fn array(f: &ArrayModel) -> Result<(), Refusal> {
 
 fn lanes(f: &LanesModel) -> Result<(), Refusal> {
     InTable("lanes")
-        .range("lanes", u64::from(f.lanes), (1, MAX_AT_ONCE))?
+        .range("lanes", f.lanes, (1, MAX_AT_ONCE))?
         .range("latency_ns", f.latency_ns, TIME)?
         .range("ps_per_kib", f.ps_per_kib, PS_PER_KIB)?
         .range("link_ps_per_kib", f.link_ps_per_kib, PS_PER_KIB)?;
@@ -431,49 +420,39 @@ fn hdd(f: &HddModel) -> Result<(), Refusal> {
         return refuse("hdd.seek.linear_from", "it is not between 0 and 1");
     }
     let (rates, buffer) = (f.bytes_per_s, f.buffer);
+    let interface = buffer.interface_bytes_per_s;
     InTable("hdd")
-        .range("rpm", u64::from(f.rpm), (60, 100_000))?
+        .range("rpm", f.rpm, (60, 100_000))?
         .range("command_ns", f.command_ns, TIME)?
-        .range("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE))?
+        .range("queue_depth", f.queue_depth, (1, MAX_AT_ONCE))?
         .range("patience_ns", f.patience_ns, TIME)?
         .range("seek.settle_ns", f.seek.settle_ns, TIME)?
         .range("seek.root_ns", f.seek.root_ns, TIME)?
         .range("seek.full_ns", f.seek.full_ns, TIME)?
         .range("bytes_per_s.inner", rates.inner, RATES)?
         .range("bytes_per_s.outer", rates.outer, (rates.inner, RATES.1))?
-        .range("buffer.segments", buffer.segments.into(), (0, MAX_AT_ONCE))?
+        .range("buffer.segments", buffer.segments, (0, MAX_AT_ONCE))?
         .range("buffer.segment_bytes", buffer.segment_bytes, (1, 1 << 40))?
         .range("buffer.hit_ns", buffer.hit_ns, TIME)?
-        .range(
-            "buffer.interface_bytes_per_s",
-            buffer.interface_bytes_per_s,
-            RATES,
-        )?;
+        .range("buffer.interface_bytes_per_s", interface, RATES)?;
     Ok(())
 }
 
 fn ssd(f: &SsdModel) -> Result<(), Refusal> {
     InTable("ssd")
-        .range("channels", u64::from(f.channels), (1, MAX_DIES))?
-        .range(
-            "dies_per_channel",
-            u64::from(f.dies_per_channel),
-            (1, MAX_DIES),
-        )?
+        .range("channels", f.channels, (1, MAX_DIES))?
+        .range("dies_per_channel", f.dies_per_channel, (1, MAX_DIES))?
         .range("flash_page_bytes", f.page_bytes, (512, 1 << 30))?
         .range("command_ns", f.command_ns, TIME)?
         .range("read_ns", f.read_ns, (1, MAX_NS))?
         .range("channel_bytes_per_s", f.channel_bytes_per_s, RATES)?
         .range("link_bytes_per_s", f.link_bytes_per_s, RATES)?
-        .range("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE))?;
+        .range("queue_depth", f.queue_depth, (1, MAX_AT_ONCE))?;
     let Some(tail) = &f.tail else { return Ok(()) };
+    let collisions = tail.collisions_per_million;
     InTable("ssd.tail")
         .range("read_p99_ns", tail.read_p99_ns, (f.read_ns, MAX_NS))?
-        .range(
-            "collisions_per_million",
-            tail.collisions_per_million,
-            (0, 1_000_000),
-        )?
+        .range("collisions_per_million", collisions, (0, 1_000_000))?
         .range("program_ns", tail.program_ns, TIME)?
         .range("erase_ns", tail.erase_ns, TIME)?;
     Ok(())
@@ -482,24 +461,15 @@ fn ssd(f: &SsdModel) -> Result<(), Refusal> {
 fn net(f: &NetModel) -> Result<(), Refusal> {
     // The tail is relative to the median, which therefore must not be 0.
     let least_ns = u64::from(f.rtt_p99_ns.is_some());
+    let p99_ns = f.rtt_p99_ns.unwrap_or(f.rtt_ns);
+    let connection = f.connection_bytes_per_s;
+    let link = f.link_bytes_per_s;
     InTable("net")
         .range("rtt_ns", f.rtt_ns, (least_ns, MAX_NS))?
-        .range(
-            "rtt_p99_ns",
-            f.rtt_p99_ns.unwrap_or(f.rtt_ns),
-            (f.rtt_ns, MAX_NS),
-        )?
-        .range("link_bytes_per_s", f.link_bytes_per_s, RATES)?
-        .range(
-            "connection_bytes_per_s",
-            f.connection_bytes_per_s,
-            (RATES.0, f.link_bytes_per_s),
-        )?
-        .range(
-            "server_connections",
-            u64::from(f.connections),
-            (1, MAX_AT_ONCE),
-        )?;
+        .range("rtt_p99_ns", p99_ns, (f.rtt_ns, MAX_NS))?
+        .range("link_bytes_per_s", link, RATES)?
+        .range("connection_bytes_per_s", connection, (RATES.0, link))?
+        .range("server_connections", f.connections, (1, MAX_AT_ONCE))?;
     Ok(())
 }
 
