@@ -24,7 +24,7 @@ use index::Index;
 use lru::Evictor;
 use two_lists::PageLists;
 
-pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
+pub use group::{GROUP_PAGES, Group, Life, groups_of, mask_of, one_group};
 
 /// The result of a look-up for a demand read: the number of cached pages at the start of the range, and whether the last of them has the
 /// readahead mark.
@@ -191,13 +191,9 @@ impl Cache {
 
     /// Number of absent pages in the range.
     pub fn absent(&self, file: FileId, pages: PageRange) -> u64 {
-        let absent = |number| {
-            let mask = mask_of(number, pages.first, pages.end);
-            u64::from((mask & !self.group(file, number).cached()).count_ones())
-        };
-        (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES))
-            .map(absent)
-            .sum()
+        let absent = |(number, mask)| mask & !self.group(file, number).cached();
+        let counts = groups_of(pages).map(|group| u64::from(absent(group).count_ones()));
+        counts.sum()
     }
 
     /// Number of consecutive absent pages at the start of the range.
@@ -360,8 +356,7 @@ impl Cache {
 
     /// Moves the groups of the range to the end of the eviction order, so that they are evicted last.
     pub fn refresh(&mut self, file: FileId, pages: PageRange) {
-        let last = pages.end.div_ceil(GROUP_PAGES);
-        for number in pages.first / GROUP_PAGES..last {
+        for (number, _) in groups_of(pages) {
             if let Some(slot) = self.find(file, number) {
                 self.evictor.touch(slot);
             }
@@ -441,11 +436,7 @@ impl Cache {
 
     /// Undoes one [`Cache::pin`] of the same range.
     pub fn unpin(&mut self, file: FileId, pages: PageRange) {
-        if pages.is_empty() {
-            return;
-        }
-        let last = pages.end.div_ceil(GROUP_PAGES);
-        for number in pages.first / GROUP_PAGES..last {
+        for (number, _) in groups_of(pages) {
             if let Some(slot) = self.find(file, number) {
                 let group = &mut self.groups[slot as usize];
                 // A page unpinned too early could be evicted while its bytes are copied.
@@ -511,12 +502,7 @@ impl Cache {
         pages: PageRange,
         mut each: impl FnMut(&mut Cache, u32, u64),
     ) {
-        if pages.is_empty() {
-            return;
-        }
-        let last = pages.end.div_ceil(GROUP_PAGES);
-        for number in pages.first / GROUP_PAGES..last {
-            let mask = mask_of(number, pages.first, pages.end);
+        for (number, mask) in groups_of(pages) {
             let slot = self.find_or_make(file, number);
             each(self, slot, mask);
         }

@@ -52,7 +52,7 @@ use fetches::Fetch;
 use reads::Read;
 use slab::Slab;
 
-pub use crate::cache::{GROUP_PAGES, mask_of, one_group};
+pub use crate::cache::{GROUP_PAGES, groups_of, mask_of, one_group};
 pub use fetches::FetchView;
 pub use hits::SettledGroup;
 pub use meter::{FetchTiming, Meter};

@@ -542,12 +542,10 @@ impl Refaults {
     }
 
     fn read(&mut self, file: u32, range: ByteRange) {
-        let pages = self.page.cover(range);
-        for number in pages.first / 64..pages.end.div_ceil(64) {
+        for (number, mask) in foreread_core::machine::groups_of(self.page.cover(range)) {
             let Some(gone) = self.gone.get_mut(&(file, number)) else {
                 continue;
             };
-            let mask = foreread_core::machine::mask_of(number, pages.first, pages.end);
             let back = *gone & mask;
             *gone &= !mask;
             let starts = bits(back).map(|page| self.page.start_of(number * 64 + page as u64));

@@ -18,6 +18,7 @@
 //!        └─────── the kernel's answers, if recorded
 //! ```
 
+use super::first_difference;
 use super::pages::PageMachine;
 use super::recording::{Act, Call, CheckError, Episode, Header, Item, Lines, Op, PAGE, TABLE};
 use super::world::{EpisodeEffects, FAULT_AROUND, World};
@@ -225,49 +226,36 @@ impl EpisodeCheck {
 
 /// The first difference at the level *full*.
 fn differs(op: &Op, ours: &EpisodeEffects) -> Option<String> {
-    let tell = |what: &str, ours: String, theirs: String| {
+    let tell = |what: &str, [ours, theirs]: [String; 2]| {
         Some(format!("{what} ours {ours}, the kernel's {theirs}"))
     };
+    // If a call was recorded without the state before it, that state is not compared.
+    let is_same = |ours: &Call, theirs: &Call| ours == theirs || ours.without_pre() == *theirs;
     if let Some(theirs) = &op.calls
-        && let Some(at) = (0..theirs.len().max(ours.calls.len()))
-            .find(|&at| !same(ours.calls.get(at), theirs.get(at)))
+        && let Some((at, words)) =
+            first_difference(&ours.calls, theirs, is_same, |call| format!("{call:?}"))
     {
-        let words =
-            |call: Option<&Call>| call.map_or("none".to_string(), |call| format!("{call:?}"));
-        return tell(
-            &format!("call {at}:"),
-            words(ours.calls.get(at)),
-            words(theirs.get(at)),
-        );
+        return tell(&format!("call {at}:"), words);
     }
+    let words = |(first, order): &(u64, u32)| format!("{first}:{order}");
     if let Some(theirs) = &op.added
-        && let Some(at) =
-            (0..theirs.len().max(ours.added.len())).find(|&at| ours.added.get(at) != theirs.get(at))
+        && let Some((at, words)) = first_difference(&ours.added, theirs, PartialEq::eq, words)
     {
-        let words = |folio: Option<&(u64, u32)>| {
-            folio.map_or("none".to_string(), |f| format!("{}:{}", f.0, f.1))
-        };
-        return tell(
-            &format!("folio {at}:"),
-            words(ours.added.get(at)),
-            words(theirs.get(at)),
-        );
+        return tell(&format!("folio {at}:"), words);
     }
     if let Some(theirs) = &op.marks
         && theirs.iter().collect::<BTreeSet<_>>() != ours.marks.iter().collect()
     {
-        return tell("marks", format!("{:?}", ours.marks), format!("{theirs:?}"));
+        return tell(
+            "marks",
+            [format!("{:?}", ours.marks), format!("{theirs:?}")],
+        );
     }
     let theirs = op.state.filter(|theirs| *theirs != ours.state)?;
-    tell("state", format!("{:?}", ours.state), format!("{theirs:?}"))
-}
-
-/// Whether two calls are equal. If a call was recorded without the state before it, that state is not compared.
-fn same(ours: Option<&Call>, theirs: Option<&Call>) -> bool {
-    match (ours, theirs) {
-        (Some(ours), Some(theirs)) => ours == theirs || ours.without_pre() == *theirs,
-        _ => false,
-    }
+    tell(
+        "state",
+        [format!("{:?}", ours.state), format!("{theirs:?}")],
+    )
 }
 
 /// The first difference at the level *pages*.

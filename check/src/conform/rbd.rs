@@ -9,6 +9,7 @@
 //!     └────► a new client of librbd, writeback ─► log, counters ──────┴─► equal?
 //! ```
 
+use super::first_difference;
 use foreread::source::{Rbd, RbdRead, RbdSettings, SourceError, SourceOpenError};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
@@ -163,19 +164,13 @@ pub fn check(
 
 /// Returns a sentence that describes the first difference.
 pub fn differ(ours: &DecisionLog, theirs: &DecisionLog) -> Option<String> {
-    let words = |extent: Option<&(u64, u64)>| {
-        extent.map_or("none".to_string(), |(at, len)| format!("{at}~{len}"))
-    };
-    for at in 0..ours.extents.len().max(theirs.extents.len()) {
-        let (our, their) = (ours.extents.get(at), theirs.extents.get(at));
-        if our != their {
-            return Some(format!(
-                "request {}: ours {}, librbd's {}",
-                at + 1,
-                words(our),
-                words(their)
-            ));
-        }
+    let words = |(at, len): &(u64, u64)| format!("{at}~{len}");
+    let differs = first_difference(&ours.extents, &theirs.extents, PartialEq::eq, words);
+    if let Some((at, [ours, theirs])) = differs {
+        return Some(format!(
+            "request {}: ours {ours}, librbd's {theirs}",
+            at + 1
+        ));
     }
     let counted = |(requests, bytes): (u64, u64)| format!("{requests} requests of {bytes} bytes");
     let differs = ours.counted != theirs.counted;

@@ -185,6 +185,17 @@ pub fn mask_of(number: u64, first: u64, end: u64) -> u64 {
     (u64::MAX >> (GROUP_PAGES - count)) << from
 }
 
+/// The groups of `pages`, each by its number and with its part of them as a mask.
+pub fn groups_of(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
+    let PageRange { first, end } = pages;
+    let last = if pages.is_empty() {
+        0
+    } else {
+        end.div_ceil(GROUP_PAGES)
+    };
+    (first / GROUP_PAGES..last).map(move |number| (number, mask_of(number, first, end)))
+}
+
 /// The number of the group that contains all of `pages`; `None` if `pages` is empty or spans two groups.
 #[must_use]
 pub fn one_group(pages: PageRange) -> Option<u64> {

@@ -14,7 +14,7 @@ use super::fetches::Fetch;
 use super::reads::Read;
 use super::slab::Slab;
 use super::{AskedFor, Asker, Machine, Note, Verdict};
-use crate::cache::{GroupPages, RemovedGroup, TouchCounts, mask_of};
+use crate::cache::{GroupPages, RemovedGroup, TouchCounts, groups_of, mask_of};
 use crate::event::{Action, Class};
 use crate::policy::{Answer, Ask, Outcome, Policy, Probe, SourceView, Tuning, Urgency, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
@@ -314,8 +314,7 @@ impl Machine {
     }
 
     fn note_thrash(&mut self, file: FileId, pages: PageRange) {
-        for number in pages.first / 64..pages.end.div_ceil(64) {
-            let mask = mask_of(number, pages.first, pages.end);
+        for (number, mask) in groups_of(pages) {
             let met = self.cache.ghosts().take(file.0, number, mask);
             self.stats.thrash_bytes += self.bytes_in(file, number, met);
             if met != 0 {

@@ -11,7 +11,7 @@
 
 use super::meter::FetchTiming;
 use super::{Machine, Note};
-use crate::cache::{RemovedGroup, mask_of};
+use crate::cache::{RemovedGroup, groups_of};
 use crate::event::{Action, Class, Error};
 use crate::policy::{Outcome, Urgency};
 use crate::storage::SHORT_AHEAD_BYTES;
@@ -465,8 +465,7 @@ impl Machine {
             return;
         }
         self.owners.remove(&(file.0, rest.first));
-        for number in rest.first / 64..rest.end.div_ceil(64) {
-            let mask = mask_of(number, rest.first, rest.end);
+        for (number, mask) in groups_of(rest) {
             let Some(RemovedGroup { before, .. }) = self.cache.leave(file, number, mask) else {
                 continue;
             };
@@ -507,15 +506,10 @@ impl Machine {
     }
 
     fn sum_bytes(&self, fetch: &Fetch, which: fn(&crate::cache::Group) -> u64) -> u64 {
-        let PageRange { first, end } = fetch.pages;
-        let numbers = first / 64..end.div_ceil(64);
-        let bytes = |n| {
-            self.bytes_in(
-                fetch.file,
-                n,
-                which(&self.cache.group(fetch.file, n)) & mask_of(n, first, end),
-            )
+        let bytes = |(number, mask)| {
+            let pages = which(&self.cache.group(fetch.file, number)) & mask;
+            self.bytes_in(fetch.file, number, pages)
         };
-        numbers.map(bytes).sum()
+        groups_of(fetch.pages).map(bytes).sum()
     }
 }

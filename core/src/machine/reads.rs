@@ -276,12 +276,8 @@ impl Machine {
         if self.cache.present_run(file, pages) < pages.len() {
             self.met(slot, Verdict::Late);
         }
-        for number in pages.first / 64..pages.end.div_ceil(64) {
-            let touched = self.cache.touch(
-                file,
-                number,
-                crate::cache::mask_of(number, pages.first, pages.end),
-            );
+        for (number, mask) in crate::cache::groups_of(pages) {
+            let touched = self.cache.touch(file, number, mask);
             self.credit(file, number, touched);
         }
     }

@@ -5,10 +5,10 @@
 //! the decision.
 
 use foreread_core::event::Event;
-use foreread_core::machine::Note;
+use foreread_core::machine::{Note, groups_of};
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
-use foreread_core::units::{ByteRange, PageRange, PageSize};
+use foreread_core::units::{ByteRange, PageSize};
 use foreread_sim::simulator::{Watch, bits};
 use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -115,7 +115,7 @@ impl Watcher {
         counts.source_reads += 1;
         counts.source_bytes += range.len();
         let mut first = None;
-        for (number, mask) in groups(self.page.cover(range)) {
+        for (number, mask) in groups_of(self.page.cover(range)) {
             let Some(group) = self.pages.get_mut(&(file, number)) else {
                 continue;
             };
@@ -166,7 +166,7 @@ impl Watcher {
                 counts.ra_refused_bytes += refused;
             }
             Note::Planned { file, pages } => {
-                for (number, mask) in groups(pages) {
+                for (number, mask) in groups_of(pages) {
                     let group = self.pages.entry((file.0, number)).or_default();
                     group.here |= mask;
                     group.submitted &= !mask;
@@ -243,17 +243,6 @@ impl Watch for Watcher {
     fn notes(&mut self, notes: Vec<Note>) {
         notes.iter().for_each(|note| self.note(note));
     }
-}
-
-/// The groups of 64 pages that contain these pages, with a mask for each.
-fn groups(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
-    (pages.first / 64..pages.end.div_ceil(64)).map(move |number| {
-        let (low, high) = (
-            pages.first.max(number * 64) % 64,
-            pages.end.min(number * 64 + 64) - number * 64,
-        );
-        (number, (u64::MAX << low) & (u64::MAX >> (64 - high)))
-    })
 }
 
 /// Counters that only the whole run has.
