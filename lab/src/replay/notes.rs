@@ -3,6 +3,7 @@
 
 use super::load::{Counts, LoadedTrace};
 use super::{MAX_OUTSTANDING, Mode};
+use foreread_report::number::plural;
 use foreread_trace::Level;
 
 /// Returns all notes, one sentence each. If the user gave no mode, `why` is the reason for the mode that foreread chose. `overlap` contains
@@ -110,48 +111,25 @@ fn readers(loaded: &LoadedTrace, overlap: Option<(u64, u64)>) -> Vec<String> {
 }
 
 fn left_out(counts: &Counts) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut note = |n: u64, one: &str, many: &str| {
-        if n > 0 {
-            notes.push(if n == 1 {
-                format!("1 {one}")
-            } else {
-                format!("{n} {many}")
-            });
-        }
-    };
-    note(counts.writes, "write was skipped", "writes were skipped");
-    note(
-        counts.ahead,
-        "readahead record was left out: it is not a demand read",
-        "readahead records were left out: they are not demand reads",
-    );
-    note(
-        counts.elsewhere,
-        "record of another file was left out",
-        "records of other files were left out",
-    );
-    note(
-        counts.empty,
-        "empty read was left out",
-        "empty reads, or reads after the end of their file, were left out",
-    );
-    note(
-        counts.clipped,
-        "read was clipped to its file's end",
-        "reads were clipped to their file's end",
-    );
-    note(
-        counts.cut_scans,
-        "fault was replayed as a touch of its first page only: too many pages in total",
-        "page faults were replayed as touches of their first page only, because all of them together have too many pages",
-    );
-    if counts.cut {
-        notes.push(
-            "Only the first records of the trace were replayed, as --records says".to_string(),
-        );
-    }
-    notes
+    let some = |n: u64, what: &str| (n > 0).then(|| plural(n, what));
+    let left_out = [
+        some(counts.writes, "write"),
+        some(counts.ahead, "readahead record"),
+        some(counts.elsewhere, "record").map(|records| records + " of other files"),
+        some(counts.empty, "read").map(|reads| reads + " of no bytes or after the end of a file"),
+    ];
+    let left_out = Vec::from_iter(left_out.into_iter().flatten());
+    let notes = [
+        (!left_out.is_empty()).then(|| format!("Left out: {}", left_out.join(", "))),
+        some(counts.clipped, "read").map(|reads| reads + " clipped to the end of the file"),
+        some(counts.cut_scans, "page fault").map(|faults| {
+            faults + " replayed as touches of the first page only: too many pages in total"
+        }),
+        (counts.cut).then(|| {
+            "Only the first records of the trace were replayed, as --records says".to_string()
+        }),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 fn sizes(loaded: &LoadedTrace) -> Option<String> {
