@@ -12,9 +12,10 @@
 //! number of streams that issued at least one of the last [`RECENT`] commands. Each random read begins a new stream, so a single reader
 //! that reads at random slows the array down as much as many readers, as on a real array.
 
+use super::disk::transfer_ns;
 use super::{Arrival, Command, Device};
+use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 
 /// Number of recent commands whose streams count as readers. Chosen: four for each of the 16 readers of the published
 /// tables.
@@ -51,20 +52,15 @@ impl ArrayModel {
         row.map_or(0, |row| row.ns)
     }
 
-    fn transfer_ns(&self, bytes: u64) -> u64 {
-        let ns = (u128::from(bytes) * u128::from(self.ps_per_kib)).div_ceil(super::disk::PS_KIB);
-        u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-
     fn command_ns(&self, readers: usize, bytes: u64) -> u64 {
         self.overhead_ns(readers)
-            .saturating_add(self.transfer_ns(bytes))
+            .saturating_add(transfer_ns(bytes, self.ps_per_kib))
     }
 
     /// Returns a lower bound for the time to read `bytes` bytes: one command with the smallest overhead.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let least = self.overhead.iter().map(|row| row.ns).min().unwrap_or(0);
-        least.saturating_add(self.transfer_ns(bytes))
+        least.saturating_add(transfer_ns(bytes, self.ps_per_kib))
     }
 }
 
@@ -74,8 +70,8 @@ pub struct Array {
     /// At most [`RECENT`] streams; each issued one of the last commands.
     streams: Vec<Stream>,
     commands: u64,
-    /// Commands and their end times, which are fixed because no command overtakes another.
-    queue: VecDeque<(u64, Command)>,
+    /// Numbers and bytes of commands by their end times, which are fixed because no command overtakes another.
+    queue: TimeQueue<(u64, u64)>,
     free_ns: u64,
 }
 
@@ -93,7 +89,7 @@ impl Array {
             model,
             streams: Vec::new(),
             commands: 0,
-            queue: VecDeque::new(),
+            queue: TimeQueue::new(),
             free_ns: 0,
         }
     }
@@ -125,19 +121,16 @@ impl Device for Array {
         let readers = self.readers(&command);
         let span_ns = self.model.command_ns(readers, command.len);
         self.free_ns = self.free_ns.max(now_ns).saturating_add(span_ns);
-        self.queue.push_back((self.free_ns, command));
+        self.queue.push(self.free_ns, (command.id, command.len));
     }
 
     fn next_time(&self) -> Option<u64> {
-        self.queue.front().map(|(at, _)| *at)
+        self.queue.next_time()
     }
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
-        while self.next_time().is_some_and(|at| at <= now_ns) {
-            let Some((_, command)) = self.queue.pop_front() else {
-                return;
-            };
-            out.push(Arrival::whole(command.id, command.len));
+        while let Some((_, (id, bytes))) = self.queue.pop(now_ns) {
+            out.push(Arrival::whole(id, bytes));
         }
     }
 }

@@ -28,6 +28,12 @@ use std::collections::VecDeque;
 /// Divisor that converts `bytes * ps_per_kib` to nanoseconds: picoseconds per nanosecond x bytes per KiB.
 pub(super) const PS_KIB: u128 = 1000 * 1024;
 
+/// Nanoseconds that `bytes` take, rounded up.
+pub(super) fn transfer_ns(bytes: u64, ps_per_kib: u64) -> u64 {
+    let ns = (u128::from(bytes) * u128::from(ps_per_kib)).div_ceil(PS_KIB);
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskModel {

@@ -19,7 +19,7 @@
 //! of 4 KiB end after 54, 56, 58 and 108 us. The bytes of a command are reported only when the whole command is complete, as by a system
 //! call. The distance between reads has no effect, so sequential and random reads cost the same. The model uses no random numbers.
 
-use super::disk::PS_KIB;
+use super::disk::{PS_KIB, transfer_ns};
 use super::{Arrival, Command, Device};
 use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
@@ -38,19 +38,14 @@ pub struct LanesModel {
     pub link_ps_per_kib: u64,
 }
 
-fn ns_of(bytes: u64, ps_per_kib: u64) -> u64 {
-    let ns = (u128::from(bytes) * u128::from(ps_per_kib)).div_ceil(PS_KIB);
-    u64::try_from(ns).unwrap_or(u64::MAX)
-}
-
 impl LanesModel {
     fn alone_ns(&self, bytes: u64) -> u64 {
         self.latency_ns
-            .saturating_add(ns_of(bytes, self.ps_per_kib))
+            .saturating_add(transfer_ns(bytes, self.ps_per_kib))
     }
 
     fn link_ns(&self, bytes: u64) -> u64 {
-        ns_of(bytes, self.link_ps_per_kib)
+        transfer_ns(bytes, self.link_ps_per_kib)
     }
 
     /// Returns the minimum time in which a device of this kind reads `bytes` bytes: all bytes pass over the link, and are divided evenly
