@@ -5,45 +5,23 @@
 use super::{CellOutcome, CellOutcomes};
 use foreread_report::block::{self, Block, Column, Table};
 
-const COLUMNS: [&str; 9] = [
-    "file system",
-    "read_ahead_kb",
-    "mmap",
-    "operations",
-    "decisions",
-    "divergences",
-    "under pressure",
-    "levels",
-    "time",
-];
+type CellColumn<'a> = Column<'a, CellOutcome>;
 
 /// Formats the result as text: the verdict, the table with totals, the first difference of each cell, and what was left
 /// out.
 pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
     let CellOutcomes { cells, left_out } = checked;
-    let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>().to_string();
-    let seconds: f64 = cells.iter().map(|one| one.seconds).sum();
-    let sums = [
-        format!("{} cells", cells.len()),
-        String::new(),
-        String::new(),
-        sum(|one| one.operations),
-        sum(|one| one.decisions),
-        sum(|one| one.divergences),
-        sum(|one| one.pressure_episodes),
-        String::new(),
-        format!("{seconds:.1} s"),
-    ];
-    let rows: Vec<[String; 9]> = cells.iter().map(row).chain([sums]).collect();
-    let column = |(n, head): (usize, _)| {
-        let column = Column::new(head, move |row: &[String; 9]| row[n].clone());
-        if [0, 2, 7].contains(&n) {
-            column.left()
-        } else {
-            column
-        }
+    let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>();
+    let total = CellOutcome {
+        operations: sum(|one| one.operations),
+        decisions: sum(|one| one.decisions),
+        divergences: sum(|one| one.divergences),
+        pressure_episodes: sum(|one| one.pressure_episodes),
+        pressure_differences: sum(|one| one.pressure_differences),
+        cut_episodes: sum(|one| one.cut_episodes),
+        seconds: cells.iter().map(|one| one.seconds).sum(),
+        ..CellOutcome::default()
     };
-    let columns = COLUMNS.into_iter().enumerate().map(column).collect();
     let what = format!("Linux {kernel} and the policy linux-6.18, seed {seed}:");
     let mut lines = Vec::new();
     for one in cells {
@@ -54,15 +32,16 @@ pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
         let pressed = pressed.map(|first| format!("{place}, under memory pressure: {first}"));
         lines.extend(first.into_iter().chain(pressed));
     }
-    lines.extend(outside(cells));
+    lines.extend(outside(&total));
     lines.extend(left_out.iter().map(|why| format!("Left out: {why}.")));
     let head = [
-        Block::line(verdict(cells)),
+        Block::line(verdict(cells, &total)),
         Block::Gap,
         Block::line(what),
         Block::Gap,
     ];
-    let table = Block::Table(Table::new("", columns, &rows).wide());
+    let rows = Vec::from_iter(cells.iter().cloned().chain([total]));
+    let table = Block::Table(Table::new("", columns(cells.len()), &rows).wide());
     let lines = lines
         .into_iter()
         .flat_map(|line| [Block::Gap, Block::line(line)]);
@@ -74,8 +53,7 @@ pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
 }
 
 /// The sentence that says whether policy and kernel agree.
-fn verdict(cells: &[CellOutcome]) -> String {
-    let operations: u64 = cells.iter().map(|one| one.operations).sum();
+fn verdict(cells: &[CellOutcome], total: &CellOutcome) -> String {
     let differ = cells.iter().filter(|one| one.first.is_some()).count();
     if differ > 0 {
         return format!(
@@ -83,36 +61,48 @@ fn verdict(cells: &[CellOutcome]) -> String {
             cells.len()
         );
     }
-    if cells.iter().any(|one| one.pressure_differences > 0) {
+    if total.pressure_differences > 0 {
         return "No verdict: the kernel was short of memory. Repeat the check with more memory free.".to_string();
     }
     format!(
-        "The policy linux-6.18 does what this kernel does: {operations} operations without a difference."
+        "The policy linux-6.18 does what this kernel does: {} operations without a difference.",
+        total.operations
     )
 }
 
-fn row(one: &CellOutcome) -> [String; 9] {
-    let levels = if one.pages { "full, pages" } else { "full" };
-    [
-        one.file_system.to_string(),
-        one.read_ahead_kb.to_string(),
-        if one.mmap { "yes" } else { "no" }.to_string(),
-        one.operations.to_string(),
-        one.decisions.to_string(),
-        one.divergences.to_string(),
-        one.pressure_episodes.to_string(),
-        levels.to_string(),
-        format!("{:.1} s", one.seconds),
+/// The last row, which has no file system, is the total of the cells.
+fn columns(cells: usize) -> Vec<CellColumn<'static>> {
+    let of_cell = |text: fn(&CellOutcome) -> String| {
+        move |one: &CellOutcome| match one.file_system {
+            "" => String::new(),
+            _ => text(one),
+        }
+    };
+    let name = move |one: &CellOutcome| match one.file_system {
+        "" => format!("{cells} cells"),
+        name => name.to_string(),
+    };
+    let mmap = |one: &CellOutcome| if one.mmap { "yes" } else { "no" }.to_string();
+    let levels = |one: &CellOutcome| if one.pages { "full, pages" } else { "full" }.to_string();
+    vec![
+        CellColumn::new("file system", name).left(),
+        CellColumn::new(
+            "read_ahead_kb",
+            of_cell(|one| one.read_ahead_kb.to_string()),
+        ),
+        CellColumn::new("mmap", of_cell(mmap)).left(),
+        CellColumn::new("operations", |one| one.operations.to_string()),
+        CellColumn::new("decisions", |one| one.decisions.to_string()),
+        CellColumn::new("divergences", |one| one.divergences.to_string()),
+        CellColumn::new("under pressure", |one| one.pressure_episodes.to_string()),
+        CellColumn::new("levels", of_cell(levels)).left(),
+        CellColumn::new("time", |one| format!("{:.1} s", one.seconds)),
     ]
 }
 
-fn outside(cells: &[CellOutcome]) -> Vec<String> {
-    let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>();
-    let (cut, pressed) = (
-        sum(|one| one.cut_episodes),
-        sum(|one| one.pressure_episodes),
-    );
-    let differ = sum(|one| one.pressure_differences);
+fn outside(total: &CellOutcome) -> Vec<String> {
+    let (cut, pressed) = (total.cut_episodes, total.pressure_episodes);
+    let differ = total.pressure_differences;
     let cut = (cut > 0).then(|| {
         format!("{cut} test sequences (episodes) were cut short: something else removed their pages from the cache.")
     });
