@@ -483,7 +483,7 @@ pub struct Param {
     pub unit: Unit,
     /// The default value, in the same notation.
     pub default: &'static str,
-    /// Smallest and largest value allowed (bytes or count; ignored for words).
+    /// Smallest and largest value allowed (bytes or count; for words the numbers of the first and the last).
     pub range: (u64, u64),
     /// One line for `foreread list policies`.
     pub help: &'static str,
@@ -531,7 +531,7 @@ impl Param {
     ) -> Param {
         Param {
             unit: Unit::Word(words),
-            ..Param::count(key, default, (0, 0), help)
+            ..Param::count(key, default, (0, words.len() as u64 - 1), help)
         }
     }
 }

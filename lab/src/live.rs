@@ -15,7 +15,7 @@ use foreread_core::stats::Stats;
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::simulator::RunResult;
-use foreread_sim::stats::{latency_histogram, percentile_ns, record_latency};
+use foreread_sim::stats::{latency_histogram, merged, percentile_ns, record_latency};
 use foreread_sim::workload::{Job, RequestKind, Workload};
 use hdrhistogram::Histogram;
 pub use scratch::Scratch;
@@ -386,15 +386,12 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Liv
                 LiveError::io("beginning the readers")(error)
             })?);
         }
-        let mut all = latency_histogram();
-        for thread in threads {
-            let part = thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            // Both histograms have the same bounds: adding cannot fail.
-            let _ = all.add(&part);
-        }
-        Ok::<_, LiveError>(all)
+        let ended = threads.into_iter().map(|thread| {
+            let ended = thread.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let parts = ended.collect::<Result<Vec<_>, LiveError>>()?;
+        Ok::<_, LiveError>(merged(&parts))
     })?;
     Ok(TimedRun {
         time: began.elapsed(),

@@ -20,6 +20,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
+use foreread_sim::stats::Summary;
 pub use row::{Report, Row, to_json};
 pub use screen::screen;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,11 @@ impl PolicyRuns {
             Judge::Time => self.times_s(),
             Judge::Latency => self.latencies_s(),
         }
+    }
+
+    /// Returns the mean of this value over the runs, in seconds.
+    pub fn mean_s(&self, by: Judge) -> Option<f64> {
+        Summary::of(&self.judged_s(by)).map(|values| values.mean)
     }
 }
 
@@ -101,13 +107,9 @@ pub struct SpanCut {
 impl Table {
     /// Returns one line with the mean time (or latency) of each policy: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
     pub fn in_a_line(&self) -> String {
-        let mean = |row: &PolicyRuns| {
-            let times = row.judged_s(self.judge());
-            (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
-        };
         let rows = self.policies.iter().filter(|row| !row.kind.is_limit());
         let mut rows: Vec<(f64, &str)> = rows
-            .filter_map(|row| Some((mean(row)?, row.policy.as_str())))
+            .filter_map(|row| Some((row.mean_s(self.judge())?, row.policy.as_str())))
             .collect();
         rows.sort_by(|a, b| a.0.total_cmp(&b.0));
         let rows = rows

@@ -166,23 +166,20 @@ impl Step {
 
     /// Formats the next step as blocks of text, to be printed below a result after an empty line.
     pub fn next(&self) -> Vec<Block> {
+        let next = format!("Next:{TIE}{}", self.why);
+        vec![Block::Gap, Block::Text(next), self.lines()]
+    }
+
+    fn lines(&self) -> Block {
         let lines = self.text.lines().map(|line| format!("    {line}"));
-        vec![
-            Block::Gap,
-            Block::Text(format!("Next:{TIE}{}", self.why)),
-            Block::Lines(lines.collect()),
-        ]
+        Block::Lines(lines.collect())
     }
 
     /// Formats the step as blocks of text: an empty line, where to apply it and why, and the lines to paste.
     pub fn paste(&self) -> [Block; 3] {
-        let [place, text, why] = self.copy();
-        let lines = text.lines().map(|line| format!("    {line}"));
-        [
-            Block::Gap,
-            Block::Text(format!("{place}: {why}")),
-            Block::Lines(lines.collect()),
-        ]
+        let [place, _, why] = self.copy();
+        let text = format!("{place}: {why}");
+        [Block::Gap, Block::Text(text), self.lines()]
     }
 
     /// Formats the step for an HTML page: where to apply it, the lines to paste, and the reason.

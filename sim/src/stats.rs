@@ -135,6 +135,16 @@ pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new(LATENCY_DIGITS).expect("three digits are among the 0 to 5 that there are")
 }
 
+/// Returns a histogram with the latencies of all of them.
+pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Histogram<u64>>) -> Histogram<u64> {
+    let mut all = latency_histogram();
+    for part in parts {
+        all.add(part)
+            .expect("a growing histogram accepts every other histogram");
+    }
+    all
+}
+
 /// Adds one latency of `ns` nanoseconds.
 pub fn record_latency(histogram: &mut Histogram<u64>, ns: u64) {
     // The histogram grows as needed, and refuses only if its index would not fit this machine; then the largest value

@@ -16,7 +16,7 @@ use crate::station::{MIN_BYTES, Slice, Station, too_small};
 use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::rng::Rng;
-use foreread_sim::stats::{latency_histogram, percentile_ns};
+use foreread_sim::stats::{merged, percentile_ns};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -188,11 +188,7 @@ fn point(task: Task, slices: &[Slice]) -> Option<Point> {
         .collect();
     let median_us = |s: &Slice| percentile_ns(&s.latency, 50.0).map(|ns| ns as f64 / 1e3);
     let latencies: Vec<f64> = slices.iter().filter_map(median_us).collect();
-    let mut all = latency_histogram();
-    for slice in slices {
-        // Both histograms have the same bounds: adding cannot fail.
-        let _ = all.add(&slice.latency);
-    }
+    let all = merged(slices.iter().map(|slice| &slice.latency));
     let p99 = percentile_ns(&all, 99.0).filter(|_| all.len() >= P99_READS);
     Some(Point {
         pattern: task.pattern,

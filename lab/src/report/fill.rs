@@ -10,8 +10,8 @@ use foreread_core::stats::Stats;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::stats::{
-    ALPHA, Summary, difference_ci95, equivalent, holm, latency_histogram, paired_t_test,
-    percentile_ns, ratio, ratio_ci95,
+    ALPHA, Summary, difference_ci95, equivalent, holm, merged, paired_t_test, percentile_ns, ratio,
+    ratio_ci95,
 };
 
 const NS_PER_S: f64 = 1e9;
@@ -111,7 +111,7 @@ fn oracle_beaten(table: &Table) -> Option<OracleBeaten> {
 
 /// The share of the oracle's gain that a row reaches.
 fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
-    let mean = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
+    let mean = |policy: &PolicyRuns| policy.mean_s(table.judge());
     let none = mean(&table.policies[none?])?;
     let gain = none - mean(table.policies.iter().find(|p| p.kind.is_limit())?)?;
     ratio(none - mean(&table.policies[index])?, gain).filter(|_| gain >= none * WORTH_SAYING)
@@ -135,7 +135,7 @@ fn row(table: &Table, index: usize, none: Option<usize>, comparisons: &[Comparis
             runs: values,
         })
     };
-    let judged = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
+    let judged = |policy: &PolicyRuns| policy.mean_s(table.judge());
     let of_none = none.map(|i| &table.policies[i]);
     let beside_none = of_none.and_then(|none| {
         let mut pairs = comparisons.iter();
@@ -149,7 +149,8 @@ fn row(table: &Table, index: usize, none: Option<usize>, comparisons: &[Comparis
     };
     let demand =
         |field: fn(&Stats) -> u64| Some(sums.mean(field)).filter(|n| stats.is_some() || *n > 0);
-    let latency = Latency::of(policy);
+    let latency = merged(policy.runs.iter().map(|run| &run.latency));
+    let percentile = |percent| percentile_ns(&latency, percent).map(|ns| ns as f64 / NS_PER_US);
     let bytes = |field: fn(&Stats) -> u64| stats.map(|_| sums.total(field));
     let part = |a: Option<f64>, b: Option<f64>| a.zip(b).and_then(|(a, b)| ratio(a, b));
     let (planned, used) = (bytes(|s| s.ra_bytes), bytes(|s| s.used_bytes));
@@ -201,14 +202,14 @@ fn row(table: &Table, index: usize, none: Option<usize>, comparisons: &[Comparis
         misses: count(|s| s.misses),
         failed_reads: count(|s| s.failed_reads),
         stall_s: stats.map(|_| sums.per_run(|s| s.stall_ns) / NS_PER_S),
-        p50_us: latency.percentile(50.0),
-        p95_us: latency.percentile(95.0),
-        p99_us: latency.percentile(99.0),
-        p999_us: latency.percentile(99.9),
-        max_us: latency.percentile(100.0),
+        p50_us: percentile(50.0),
+        p95_us: percentile(95.0),
+        p99_us: percentile(99.0),
+        p999_us: percentile(99.9),
+        max_us: percentile(100.0),
         latency_us: CURVE
             .into_iter()
-            .filter_map(|percent| Some([percent, latency.percentile(percent)?]))
+            .filter_map(|percent| Some([percent, percentile(percent)?]))
             .collect(),
         accuracy: part(used, planned),
         coverage: part(stats.map(|_| sums.per_run(|s| s.used_bytes)), missed),
@@ -272,25 +273,6 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The latencies of all runs of a policy together.
-struct Latency(hdrhistogram::Histogram<u64>);
-
-impl Latency {
-    fn of(policy: &PolicyRuns) -> Latency {
-        let mut all = latency_histogram();
-        for run in &policy.runs {
-            // Adding fails only for a histogram that may not grow, and this one may.
-            all.add(&run.latency)
-                .expect("a growing histogram accepts every other histogram");
-        }
-        Latency(all)
-    }
-
-    fn percentile(&self, percent: f64) -> Option<f64> {
-        percentile_ns(&self.0, percent).map(|ns| ns as f64 / NS_PER_US)
-    }
-}
-
 /// Tests every pair of rows that are not limits, by a paired t test on the times or latencies ([`Judge`]). Holm's correction is over the
 /// pairs of the table, because many pairs are tested, and because the same tests determine the best row.
 fn comparisons(table: &Table) -> Vec<Comparison> {
@@ -301,7 +283,7 @@ fn comparisons(table: &Table) -> Vec<Comparison> {
     let judged = |row: &PolicyRuns| row.judged_s(table.judge());
     let test = |(a, b): &(&PolicyRuns, &PolicyRuns)| paired_t_test(&judged(a), &judged(b));
     let p_values = holm(&Vec::from_iter(pairs.iter().map(test)));
-    let mean = |row: &PolicyRuns| Summary::of(&row.times_s()).map(|time| time.mean);
+    let mean = |row: &PolicyRuns| row.mean_s(Judge::Time);
     let compare = |((a, b), p_value): ((&PolicyRuns, &PolicyRuns), Option<f64>)| Comparison {
         a: a.policy.clone(),
         b: b.policy.clone(),
@@ -319,8 +301,7 @@ fn comparisons(table: &Table) -> Vec<Comparison> {
 /// that it is slower, and the two are not equal within 5 % ([`equivalent`]). Empty if no test was possible.
 fn best(table: &Table, comparisons: &[Comparison]) -> Vec<String> {
     let rows = table.policies.iter().filter(|row| !row.kind.is_limit());
-    let mean = |row: &PolicyRuns| Some(Summary::of(&row.judged_s(table.judge()))?.mean);
-    let timed = rows.filter_map(|row| Some((mean(row)?, &row.policy)));
+    let timed = rows.filter_map(|row| Some((row.mean_s(table.judge())?, &row.policy)));
     let timed = Vec::from_iter(timed);
     let fastest = timed.iter().min_by(|a, b| a.0.total_cmp(&b.0));
     let Some((_, fastest)) = fastest.filter(|_| comparisons.iter().any(|c| c.p_value.is_some()))

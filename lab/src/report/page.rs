@@ -97,12 +97,8 @@ fn verdict(report: &Report) -> String {
         [] => "No significance test was possible, so no row is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
         several => {
-            // Use the same mark as the terminal.
-            let tied = table::tied(report);
-            let tied = tied.trim_start_matches(['=', '?', ' ']);
-            let first = tied.chars().take(1).flat_map(char::to_uppercase);
-            let tied: String = first.chain(tied.chars().skip(1)).collect();
-            format!("{tied}: {}.", several.join(", "))
+            // The marks are those of the table.
+            format!("{}: {}.", table::tied(report), several.join(", "))
         }
     }
 }

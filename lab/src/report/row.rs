@@ -317,19 +317,6 @@ impl Row {
     pub fn judged(&self) -> Option<&Time> {
         self.latency_s.as_ref().or(self.time_s.as_ref())
     }
-
-    /// The interval of the time, converted to rates. If the interval of the time reaches down to zero, the rate has no upper end.
-    pub(super) fn throughput_ci95(&self) -> Option<[f64; 2]> {
-        let (value, time) = (self.throughput_mb_s?, self.time_s.as_ref()?);
-        let rate = |time_s: f64| {
-            if time_s > 0.0 {
-                value * time.mean / time_s
-            } else {
-                f64::INFINITY
-            }
-        };
-        Some([rate(time.ci95[1]), rate(time.ci95[0])])
-    }
 }
 
 /// Formats the reports as JSON: a single report as an object, several reports as an array. The text ends with a newline.

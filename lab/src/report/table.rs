@@ -99,10 +99,6 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
         let half = (time.runs.len() > 1).then(|| (time.ci95[1] - time.ci95[0]) / 2.0);
         number::span_s(time.mean * unit, half.map(|half| half * unit))
     };
-    let rate = move |row: &Row| {
-        let interval = row.throughput_ci95().filter(|_| report.runs > 1)?;
-        Some(interval.map(finite).join(" to "))
-    };
     let refaults = report.rows.iter().any(|row| row.refault_bytes > Some(0));
     let (none, kernel) = (report.none(), report.kernel());
     vec![
@@ -117,7 +113,6 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
             .on(kernel.is_some(), kernel.is_some())
             .rank(12),
         RowColumn::new("\nMB/s", |row| or_dash(row.throughput_mb_s, three)).rank(9),
-        RowColumn::new("MB/s 95 %", move |row| or_dash(rate(row), |text| text)).on(false, true),
         RowColumn::new("\nrequests", |row| or_dash(row.source_reads, count)).rank(5),
         RowColumn::new("MB\nread", |row| mb(row.source_bytes)).rank(6),
         RowColumn::new("MB read\nagain", |row| mb(row.refault_bytes))
@@ -140,7 +135,6 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
             .on(details, true)
             .rank(2),
         RowColumn::new("miss\n%", |row| share(row.misses, row.demand_reads)).on(false, true),
-        RowColumn::new("p50\nlatency", |row| or_dash(row.p50_us, latency_us)).on(false, true),
         RowColumn::new("p99\nlatency", |row| or_dash(row.p99_us, latency_us)).rank(7),
     ]
 }
@@ -160,10 +154,6 @@ fn speed(report: &Report, other: Option<&Row>, row: &Row) -> String {
         Some(Relation::NotToldApart) => "unclear".to_string(),
         Some(Relation::Different) | None => three(before / now),
     }
-}
-
-fn finite(rate: f64) -> String {
-    or_dash(Some(rate).filter(|rate| rate.is_finite()), three)
 }
 
 pub(crate) fn rows(report: &Report) -> Table {

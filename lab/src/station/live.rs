@@ -13,7 +13,7 @@ use foreread_os::host::Host;
 use foreread_os::open::regular;
 use foreread_os::threads::spawn_scoped;
 use foreread_os::threads::waited_for_processor;
-use foreread_sim::stats::{latency_histogram, record_latency};
+use foreread_sim::stats::{latency_histogram, merged, record_latency};
 use memmap2::{Advice, MmapMut};
 use rustix::fs::fadvise;
 use std::io::IoSliceMut;
@@ -167,17 +167,12 @@ impl Station for Live {
             warm_up: true,
         };
         let lanes = self.lanes(task, stop, seed)?;
-        let mut latency = latency_histogram();
-        for lane in &lanes {
-            // Both histograms have the same bounds: adding cannot fail.
-            let _ = latency.add(&lane.latency);
-        }
         let reads = lanes.iter().map(|lane| lane.done.len() as u64).sum();
         Ok(Slice {
             reads,
             bytes_per_s: rate(&lanes, task.bytes),
             late_bytes_per_s: late_rate(&lanes, task.bytes),
-            latency,
+            latency: merged(lanes.iter().map(|lane| &lane.latency)),
             seconds: began.elapsed().as_secs_f64(),
         })
     }
