@@ -157,8 +157,11 @@ fn speed(report: &Report, other: Option<&Row>, row: &Row) -> String {
 }
 
 pub(crate) fn rows(report: &Report) -> Table {
-    let bar = |row: &Row| row.judged().map_or(0.0, |time| time.mean);
+    // Bars of times would hide the differences between fast policies beside a slow one.
+    let speed = |mean: f64| if mean > 0.0 { mean.recip() } else { 0.0 };
+    let bar = |row: &Row| row.judged().map_or(0.0, |time| speed(time.mean));
     let mut table = shown(report, true);
+    table.caption.push_str("; bars: speed, longer is faster");
     table.bars = report.rows.iter().map(bar).collect();
     table
 }
