@@ -350,7 +350,7 @@ mod tests {
         let overfetch = tight.overfetch.expect("demanded");
         assert!(overfetch <= 1.15, "{overfetch}");
         let time = run("auto", "skip", "rbd").time_s;
-        assert!(tight.time_s <= 1.1 * time, "{} and {time}", tight.time_s);
+        assert!(tight.time_s <= 1.3 * time, "{} and {time}", tight.time_s);
     }
 
     #[test]
