@@ -12,12 +12,11 @@
 //! |---|---|---|
 //! | `std::io::Read`, `Seek` | always | this one |
 //! | `tokio::io::AsyncRead`, `AsyncSeek` | `tokio` | `tasks.rs` |
-//! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
 //!
 //! The cursor has no buffer, because the engine's cache already contains the bytes: a read of a few bytes costs one look-up in that
 //! cache.
 
-#[cfg(any(feature = "tokio", feature = "futures"))]
+#[cfg(feature = "tokio")]
 mod tasks;
 
 use crate::reader::Reader;
@@ -61,7 +60,7 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 pub struct ReadCursor<R = Reader> {
     reader: R,
     position: u64,
-    #[cfg(any(feature = "tokio", feature = "futures"))]
+    #[cfg(feature = "tokio")]
     task: tasks::Task,
 }
 
@@ -71,7 +70,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         ReadCursor {
             reader,
             position: 0,
-            #[cfg(any(feature = "tokio", feature = "futures"))]
+            #[cfg(feature = "tokio")]
             task: tasks::Task::default(),
         }
     }
@@ -108,7 +107,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
 
     /// Cancels the pending read of a task.
     fn give_up(&mut self) {
-        #[cfg(any(feature = "tokio", feature = "futures"))]
+        #[cfg(feature = "tokio")]
         {
             self.task = tasks::Task::default();
         }

@@ -1,4 +1,4 @@
-//! Tests of cursors: `std::io` on a thread, the traits of tokio and futures in tasks, and what remains of an error
+//! Tests of cursors: `std::io` on a thread, the traits of tokio in tasks, and what remains of an error
 //! after conversion.
 //!
 //! The bytes of a test source encode their offset, so a cursor with a wrong position is detected at the first read.
@@ -111,7 +111,7 @@ fn errors_are_io_errors_and_come_back() {
     assert_eq!(back.errno(), 5);
 }
 
-#[cfg(any(feature = "tokio", feature = "futures"))]
+#[cfg(feature = "tokio")]
 mod tasks {
     use super::*;
     use std::pin::Pin;
@@ -123,14 +123,14 @@ mod tasks {
         opened(source, options().cache_bytes(1 << 20))
     }
 
-    #[cfg(feature = "futures")]
     fn poll(cursor: &mut ReadCursor<&Reader>, buf: &mut [u8]) -> Poll<std::io::Result<usize>> {
         let context = &mut Context::from_waker(Waker::noop());
-        futures_util::AsyncRead::poll_read(Pin::new(cursor), context, buf)
+        let mut buf = tokio::io::ReadBuf::new(buf);
+        let read = tokio::io::AsyncRead::poll_read(Pin::new(cursor), context, &mut buf);
+        read.map_ok(|()| buf.filled().len())
     }
 
     /// Polls until it is ready, each time with another buffer. Returns how often it was pending.
-    #[cfg(feature = "futures")]
     fn read_with_changing_buffers(cursor: &mut ReadCursor<&Reader>, rng: &mut Rng) -> u64 {
         let (mut pending, at) = (0, cursor.position());
         loop {
@@ -149,12 +149,10 @@ mod tasks {
         }
     }
 
-    #[cfg(feature = "futures")]
     fn seek(cursor: &mut ReadCursor<&Reader>, to: u64) -> u64 {
         cursor.seek(SeekFrom::Start(to)).expect("inside")
     }
 
-    #[cfg(feature = "futures")]
     #[test]
     fn every_poll_may_bring_another_buffer() {
         let (reader, mut rng) = (slow(), Rng(11));
@@ -168,7 +166,6 @@ mod tasks {
         assert!(pending > 20, "{pending} polls were pending");
     }
 
-    #[cfg(feature = "futures")]
     #[test]
     fn a_cursor_that_is_dropped_or_moved_gives_its_read_up() {
         let (reader, mut rng, mut given_up) = (slow(), Rng(5), 0);
@@ -187,26 +184,6 @@ mod tasks {
         wait_until("reads are left", || reader.gauges().reads == 0);
     }
 
-    #[cfg(feature = "futures")]
-    #[test]
-    fn futures_reads_to_the_end() {
-        use futures_util::{AsyncReadExt, AsyncSeekExt};
-        let reader = slow();
-        pollster::block_on(async {
-            let (mut cursor, mut all) = (reader.cursor(), Vec::new());
-            let read = AsyncReadExt::read_to_end(&mut cursor, &mut all).await;
-            assert_eq!(read.expect("read"), SIZE as usize);
-            right(&all, 0, 0);
-            let sought = AsyncSeekExt::seek(&mut cursor, SeekFrom::End(-5)).await;
-            assert_eq!(sought.expect("inside"), SIZE - 5);
-            let mut tail = [0; 5];
-            let read = AsyncReadExt::read_exact(&mut cursor, &mut tail).await;
-            read.expect("the tail");
-            right(&tail, SIZE - 5, 0);
-        });
-    }
-
-    #[cfg(feature = "tokio")]
     #[test]
     fn tokio_copies_from_many_cursors() {
         use tokio::io::{AsyncReadExt, AsyncSeekExt};
@@ -234,9 +211,6 @@ mod tasks {
     fn an_error_in_a_task_is_the_error_of_the_read() {
         let reader = opened(Faulty::from_nth(named(SIZE), 0), options());
         let (mut cursor, mut buf) = (reader.cursor(), [0; 10]);
-        #[cfg(feature = "futures")]
-        let read = pollster::block_on(futures_util::AsyncReadExt::read(&mut cursor, &mut buf));
-        #[cfg(not(feature = "futures"))]
         let read = pollster::block_on(tokio::io::AsyncReadExt::read(&mut cursor, &mut buf));
         assert!(read.expect_err("broken").downcast::<ReadError>().is_ok());
         assert_eq!(cursor.position(), 0);

@@ -1,4 +1,4 @@
-//! [`ReadCursor`] for async tasks: `AsyncRead` and `AsyncSeek` of tokio and of futures.
+//! [`ReadCursor`] for async tasks: `AsyncRead` and `AsyncSeek` of tokio; `tokio_util::compat` turns them into those of futures.
 //!
 //! With these traits, the caller's buffer is available only during one poll, but the pieces of a read arrive over a longer time. So the
 //! first poll reads into the caller's buffer; if the read must wait, it continues into a buffer of the cursor.
@@ -129,7 +129,6 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
     }
 }
 
-#[cfg(feature = "tokio")]
 impl<R: Borrow<Reader> + Unpin> tokio::io::AsyncRead for ReadCursor<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -142,7 +141,6 @@ impl<R: Borrow<Reader> + Unpin> tokio::io::AsyncRead for ReadCursor<R> {
     }
 }
 
-#[cfg(feature = "tokio")]
 impl<R: Borrow<Reader> + Unpin> tokio::io::AsyncSeek for ReadCursor<R> {
     fn start_seek(mut self: Pin<&mut Self>, to: SeekFrom) -> Result<()> {
         self.move_to(to).map(drop)
@@ -150,23 +148,5 @@ impl<R: Borrow<Reader> + Unpin> tokio::io::AsyncSeek for ReadCursor<R> {
 
     fn poll_complete(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<u64>> {
         Poll::Ready(Ok(self.position))
-    }
-}
-
-#[cfg(feature = "futures")]
-impl<R: Borrow<Reader> + Unpin> futures_io::AsyncRead for ReadCursor<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buf: &mut [u8],
-    ) -> Poll<Result<usize>> {
-        self.poll_into(buf, context.waker())
-    }
-}
-
-#[cfg(feature = "futures")]
-impl<R: Borrow<Reader> + Unpin> futures_io::AsyncSeek for ReadCursor<R> {
-    fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<Result<u64>> {
-        Poll::Ready(self.move_to(to))
     }
 }
