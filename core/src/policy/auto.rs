@@ -314,7 +314,11 @@ impl Auto {
             answer.why = answer.why.or(Some(Why::NoHistory));
             return self.missed_alone(ask.open);
         };
+        let may_have_turns = birth.class != RunKind::Start && birth.stride.is_none();
         self.begin(ask, birth, (0, 0), answer);
+        if may_have_turns {
+            self.begin_in_turn(ask, end - start, answer);
+        }
     }
 
     /// Records a miss that continues nothing.
