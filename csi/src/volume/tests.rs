@@ -37,6 +37,16 @@ fn of(all: &[(&str, &str)], flags: &[&str], is_inline: bool) -> Result<VolumeSpe
     VolumeSpec::checked(&request, &SecretKeys::default(), &arguments)
 }
 
+/// The snapshot of the command's help names the option of each attribute.
+#[test]
+fn every_setting_is_an_option_of_mount() {
+    let help = include_str!("../../../cli/tests/snapshots/mount.txt");
+    for (attribute, _) in SETTINGS {
+        let option = format!("--{}", option_of(attribute));
+        assert!(help.contains(&option), "{attribute}: no {option}");
+    }
+}
+
 #[test]
 fn attributes_and_mount_options_become_options_of_the_command() {
     let volume = of(
