@@ -41,7 +41,7 @@ enum Form {
 }
 
 /// Attributes for which `foreread mount` has an option, and the notation of their values.
-const SETTINGS: [(&str, Form); 11] = [
+const SETTINGS: [(&str, Form); 10] = [
     ("cache", Form::Size),
     ("policy", Form::Text),
     ("maxOverfetch", Form::Text),
@@ -51,7 +51,6 @@ const SETTINGS: [(&str, Form); 11] = [
     ("endpointUrl", Form::Text),
     ("requesterPays", Form::Flag),
     ("noSignRequest", Form::Flag),
-    ("diskCacheNames", Form::Text),
     ("appending", Form::Flag),
 ];
 
