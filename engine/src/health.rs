@@ -131,7 +131,7 @@ mod tests {
                 (s.unused_bytes, s.thrash_bytes) = (unused, thrash)
             })
         };
-        // The state, and whether it is told of an engine.
+        // The counters, whether the state is also reported for a whole engine, and its text.
         let rows = [
             (Stats::default(), false, "nothing was read yet"),
             (few, false, "too few reads to tell"),
