@@ -5,7 +5,7 @@
 //! Example: a poll with a buffer of 64 KiB is pending; the next one has a buffer of 1,000 bytes; both get the bytes
 //! from the cursor's position on.
 
-use crate::common::{Rng, by, named, opened, right, runtime, wait_until};
+use crate::common::{by, named, opened, right};
 use foreread::io::ReadCursor;
 use foreread::source::SourceError;
 use foreread::{OpenError, Options, ReadError, Reader};
@@ -13,7 +13,6 @@ use foreread_testing::{self as testing, Faulty};
 use std::io::{Error, ErrorKind, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 const SIZE: u64 = (3 << 20) + 77;
 
@@ -114,8 +113,10 @@ fn errors_are_io_errors_and_come_back() {
 #[cfg(feature = "tokio")]
 mod tasks {
     use super::*;
+    use crate::common::{Rng, runtime, wait_until};
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
     /// A source that makes reads wait, and a reader of it that reads nothing ahead.
     fn slow() -> Reader {

@@ -6,7 +6,9 @@ use foreread::front::metrics::{FrontView, MAX_STREAMS, MetricsServer, text};
 use foreread::policy::Pattern;
 use foreread::{Engine, Options, StreamView};
 use foreread_testing::says;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+#[cfg(feature = "disk-cache")]
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
