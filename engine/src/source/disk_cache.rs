@@ -192,8 +192,8 @@ impl DiskCache {
     }
 
     /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before the first
-    /// file of a folder with a cached listing is opened, the listing is checked with the store ([`DiskCacheSettings::keeps_names`]). This function sends no
-    /// request if the listing of the root folder is cached.
+    /// file of a folder with a cached listing is opened, the listing is checked with the store ([`DiskCacheSettings::keeps_names`]). This
+    /// function sends no request if the listing of the root folder is cached.
     ///
     /// # Errors
     /// Returns the errors of [`source::open_tree`](super::open_tree).

@@ -1,7 +1,8 @@
 //! `csv`: reads and writes tables with named columns.
 //!
 //! A header with unambiguous names needs no options (see [`columns`]); otherwise the options name each column:
-//! `csv:offset=off,len=size,start=ts,unit=us`. If a table has no header, an option replaces it: `csv:columns=file+op+offset+len+time_us`. Records are sorted by start time, and the first start becomes 0; if records refer to each
+//! `csv:offset=off,len=size,start=ts,unit=us`. If a table has no header, an option replaces it:
+//! `csv:columns=file+op+offset+len+time_us`. Records are sorted by start time, and the first start becomes 0; if records refer to each
 //! other (column `after`), their order and times stay as in the table. Units are never guessed.
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   offset, offset_bytes                         len, length, size, bytes, length_bytes, size_bytes, len_req
-//!   U_ns, U_100ns, U_us, U_ms, U_s for U in               start, t_start, ts, time, timestamp | end, t_end | dur, duration, latency
+//!   U_ns, U_100ns, U_us, U_ms, U_s for U in      start, t_start, ts, time, timestamp | end, t_end | dur, duration, latency
 //!   file, filename, path                         op, operation, type, io_type        tid, thread, rank
 //!   open    returned, len_ret    file_size    flags    after
 //! ```
