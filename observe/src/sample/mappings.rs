@@ -211,16 +211,15 @@ impl MappedFiles {
         let waited_ns = time_ns * streak.waiters / streak.looks / count;
         // The miss has as many pages as a fault has added on average.
         let (_, last) = found.pages;
-        let missed = FoundPages {
-            pages: (last, last + (streak.pages / count).max(1) - 1),
-            ..found
+        let asked = (last, last);
+        let missed = (last, last + (streak.pages / count).max(1) - 1);
+        let mut touch = |pages, kind, at_ns| {
+            touches.push(FoundPages { pages, ..found }.touch(pid, kind, at_ns));
         };
-        let found = FoundPages {
-            pages: (last, last),
-            ..found
-        };
-        touches.push(missed.touch(pid, TouchKind::Miss, streak.since_ns));
-        touches.push(found.touch(pid, TouchKind::Fault, streak.since_ns + waited_ns));
+        // In the order of the kernel's events.
+        touch(asked, TouchKind::Fault, streak.since_ns);
+        touch(missed, TouchKind::Miss, streak.since_ns);
+        touch(asked, TouchKind::Mapped, streak.since_ns + waited_ns);
     }
 }
 
@@ -472,5 +471,26 @@ mod tests {
         assert!(file.is_seen(2) && !file.is_seen(1) && !file.is_seen(3));
         renew(&mut files, maps);
         assert!(files[0].is_seen(2));
+    }
+
+    /// A fault, the pages that are read for it, and the thread that continues: the pages of the miss contain the page of the fault.
+    #[test]
+    fn waits_of_faults_are_reported_in_the_order_of_the_kernels_events() {
+        let file = FileKey { dev: 7, ino: 12 };
+        let mut files = MappedFiles::new(std::process::id());
+        let mut touches = Vec::new();
+        for (first, now_ns) in [(0, 0), (64, STREAK_NS)] {
+            let pages = (first, first + 63);
+            touches.clear();
+            files.look_at_storage(vec![FoundPages { file, pages }], 1, now_ns, &mut touches);
+        }
+        let kinds = Vec::from_iter(touches.iter().map(|touch| touch.kind));
+        use TouchKind::{Fault, Mapped, Miss};
+        assert_eq!(kinds, [Mapped, Fault, Miss, Mapped]);
+        let [_, fault, miss, mapped] = touches[..] else {
+            unreachable!()
+        };
+        assert!(miss.pages.0 <= fault.pages.0 && fault.pages.1 <= miss.pages.1);
+        assert!(fault.at_ns == 0 && fault.at_ns < mapped.at_ns);
     }
 }
