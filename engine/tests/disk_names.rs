@@ -136,6 +136,9 @@ fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
         let [a, b, c] = ["a", "b", "c"].map(|name| look(&*second, name).expect("kept"));
         assert_eq!([a.size, b.size, c.size], [5000; 3]);
         assert!(second.is_unsure(Path::new("a")), "not checked yet");
+        let root = Path::new("");
+        let shown = second.names(root).expect("kept");
+        assert!(!second.shows(root, &shown), "not checked yet");
         gate.release();
         assert_eq!(read(&*second, "a", &a).expect("as listed"), [1; 5000]);
         assert!(is_changed(&read(&*second, "b", &b)), "replaced since");
@@ -152,6 +155,12 @@ fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
         assert!(now.contains(&"new".to_string()), "{now:?}");
         assert_eq!(now.contains(&"c".to_string()), !is_gone, "{now:?}");
         assert!(!second.is_unsure(Path::new("a")));
+        assert!(
+            !second.shows(root, &shown),
+            "the store has listed other names"
+        );
+        let listed = second.names(root).expect("listed");
+        assert!(second.shows(root, &listed));
         flushed(&cache);
         // The next mount begins with what this one has found.
         let gate = hold(&bucket.names, |_| true);

@@ -125,6 +125,13 @@ pub trait Tree: Send + Sync {
         false
     }
 
+    /// Whether `names`, an earlier listing of a folder by this tree, may be shown again while it is trusted. False for a listing that
+    /// did not come from the storage.
+    fn shows(&self, folder: &Path, names: &Arc<FolderNames>) -> bool {
+        let _ = (folder, names);
+        true
+    }
+
     /// Whether an opened file is the version that was listed or looked up: a listing and an open file may express a version in
     /// two ways.
     fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {

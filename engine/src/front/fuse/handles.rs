@@ -12,7 +12,7 @@ use crate::source::tree::{FolderNames, Kind, Meta};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -89,24 +89,55 @@ impl KernelCut {
     }
 }
 
-/// A listing of a folder, with the time at which it was requested.
+/// A listing of a folder.
 pub struct FolderListing {
     pub folder: Arc<Path>,
     pub names: Arc<FolderNames>,
+    /// When it was requested: later answers about one of its names are newer.
+    pub asked: Instant,
+    /// The start of the time for which it is trusted. A listing that a program requests is trusted from its end: a folder whose listing
+    /// takes longer than that time would otherwise be listed twice by one `ls -l`.
     pub seen: Instant,
+    is_outdated: AtomicBool,
 }
 
 impl FolderListing {
+    /// A listing that is trusted from its request.
     pub fn new(
         folder: impl Into<Arc<Path>>,
         names: impl Into<Arc<FolderNames>>,
+        asked: Instant,
+    ) -> Arc<FolderListing> {
+        FolderListing::of(folder.into(), names.into(), asked, asked)
+    }
+
+    /// A listing that has just ended.
+    pub fn ended(folder: Arc<Path>, names: Arc<FolderNames>, asked: Instant) -> Arc<FolderListing> {
+        FolderListing::of(folder, names, asked, Instant::now())
+    }
+
+    fn of(
+        folder: Arc<Path>,
+        names: Arc<FolderNames>,
+        asked: Instant,
         seen: Instant,
     ) -> Arc<FolderListing> {
         Arc::new(FolderListing {
-            folder: folder.into(),
-            names: names.into(),
+            folder,
+            names,
+            asked,
             seen,
+            is_outdated: AtomicBool::new(false),
         })
+    }
+
+    /// Records that a newer answer about one of its names differs from it.
+    pub fn outdate(&self) {
+        self.is_outdated.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
     }
 
     /// The attributes of a name, if the listing has it.

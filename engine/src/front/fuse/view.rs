@@ -17,6 +17,7 @@
 //!                                     └─ no: ESTALE, and the kernel looks the name up again
 //! ```
 
+mod ahead;
 mod folders;
 mod names;
 mod need;
@@ -35,6 +36,7 @@ use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, WholeFile, report_failure};
 use crate::sync::lock;
 use crate::{Engine, ListedFile, ReadError, Reader};
+use ahead::FoldersAhead;
 use names::SaidNames;
 use need::CacheNeed;
 pub use order::{FileOrder, MAX_PLANNED, Planner};
@@ -94,6 +96,7 @@ pub struct View {
     nodes: Mutex<Nodes>,
     /// Locked after the nodes.
     said: Mutex<SaidNames>,
+    ahead: FoldersAhead,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
     cut: KernelCut,
@@ -116,7 +119,8 @@ impl View {
     ) -> Result<View, SourceError> {
         let root = tree.look(&PathBuf::new())?;
         let count = || AtomicU64::new(0);
-        let cut = KernelCut::new(match reads_ahead(engine.policy()) && !settings.direct {
+        let is_ahead = reads_ahead(engine.policy());
+        let cut = KernelCut::new(match is_ahead && !settings.direct {
             true => settings.kernel_readahead_bytes.into(),
             false => 0,
         });
@@ -128,6 +132,8 @@ impl View {
         };
         let ttl = settings.attr_ttl.unwrap_or(usual);
         let need = CacheNeed::new(&engine, !settings.direct);
+        let listed_for = if is_ahead { ttl } else { Duration::ZERO };
+        let ahead = FoldersAhead::new(Arc::clone(&tree), listed_for);
         Ok(View {
             tree,
             ttl,
@@ -135,6 +141,7 @@ impl View {
             engine,
             nodes: Mutex::new(Nodes::new(root, MAX_IDLE)),
             said: Mutex::new(SaidNames::new(ttl)),
+            ahead,
             handles: Mutex::default(),
             buffers: Mutex::default(),
             cut,

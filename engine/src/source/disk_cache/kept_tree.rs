@@ -420,6 +420,12 @@ impl Tree for KeptTree {
         folder.is_some_and(KeptFolder::is_unchecked)
     }
 
+    fn shows(&self, folder: &Path, names: &Arc<FolderNames>) -> bool {
+        let state = lock(&self.0.state);
+        let known = state.folders.get(folder);
+        known.is_none_or(|known| !known.is_unchecked() && Arc::ptr_eq(&known.listing.names, names))
+    }
+
     fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
         self.0.unasked.is_same(listed, opened)
     }

@@ -1,8 +1,9 @@
 //! Folders of a mount: handles and listings.
 //!
-//! A folder is listed when a program reads its handle from the start. Later reads of the handle continue in the same listing, so that the
-//! program gets each name once. A memory limit applies to the total of all listings. A partial listing is never returned as if it were
-//! complete.
+//! When a program reads the handle of a folder from the start, it gets the folder's trusted listing, if there is one (`names.rs`), or one
+//! that was requested ahead (`ahead.rs`); otherwise the folder is listed. Later reads of the handle continue in the same listing, so that
+//! the program gets each name once. A memory limit applies to the total of all listings. A partial listing is never returned as if it
+//! were complete.
 //!
 //! ```text
 //!   open_folder ──► handle ──list from 0──► names, kept ──list from 128──► the rest ──► release_folder
@@ -39,19 +40,19 @@ impl View {
         opened.map_err(|errno| self.refuse(errno))
     }
 
-    /// The folder of a handle and its names; listed anew if they are read from the start.
+    /// The folder of a handle and its names; those of a new or a trusted listing if they are read from the start.
     fn listing(&self, fh: u64, from: u64) -> Result<(u64, Arc<FolderListing>), KernelErrno> {
         let known = lock(&self.handles).folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
             Some(names) if from > 0 => names,
-            _ => self.list_anew(fh, number)?,
+            _ => self.list_begun(fh, number)?,
         };
         Ok((number, names))
     }
 
     /// Calls `each` with each name from position `from` on and with the position after the name, until `each` returns that its buffer is
-    /// full. If `from` is 0, the folder is listed again.
+    /// full. If `from` is 0, the folder is listed, unless a listing is trusted.
     pub fn list(
         &self,
         fh: u64,
@@ -145,31 +146,46 @@ impl View {
     fn makes_room(&self) -> bool {
         let before = name_bytes();
         lock(&self.said).forget_all();
+        self.ahead.forget();
         before.saturating_sub(name_bytes()) > max_name_bytes() / 4
     }
 
-    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, KernelErrno> {
+    /// The listing of a folder for a program that begins to read it.
+    fn list_begun(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, KernelErrno> {
         let folder = self.path_of(number)?;
-        let seen = Instant::now();
+        let is_current = |listing: &Arc<FolderListing>| self.tree.shows(&folder, &listing.names);
+        let listing = if self.lists_versions {
+            self.walk_on(&folder);
+            let known = lock(&self.said).listing(&folder).filter(is_current);
+            let ahead = || self.ahead.take(&folder).filter(is_current);
+            let listing = known
+                .or_else(ahead)
+                .map_or_else(|| self.list_anew(&folder), Ok)?;
+            lock(&self.said).list(&listing);
+            listing
+        } else {
+            self.list_anew(&folder)?
+        };
+        let old = match lock(&self.handles).folders.get_mut(&fh) {
+            Some((_, place)) => place.replace(Arc::clone(&listing)),
+            None => None,
+        };
+        drop(old);
+        Ok(listing)
+    }
+
+    fn list_anew(&self, folder: &Arc<Path>) -> Result<Arc<FolderListing>, KernelErrno> {
+        let asked = Instant::now();
         // Counted before they are stored, so that a hundred concurrent listings are within the limit together, instead of each.
         let too_many = [Errno::OVERFLOW, Errno::TOOBIG].map(Errno::raw_os_error);
-        let names = match self.tree.names(&folder) {
+        let names = match self.tree.names(folder) {
             Err(error) if too_many.contains(&error.errno()) && self.makes_room() => {
-                self.tree.names(&folder)
+                self.tree.names(folder)
             }
             names => names,
         };
         let names = names.map_err(|e| self.refuse_source(&e))?;
-        let names = FolderListing::new(folder, names, seen);
-        if self.lists_versions {
-            lock(&self.said).list(&names);
-        }
-        let old = match lock(&self.handles).folders.get_mut(&fh) {
-            Some((_, place)) => place.replace(Arc::clone(&names)),
-            None => None,
-        };
-        drop(old);
-        Ok(names)
+        Ok(FolderListing::ended(Arc::clone(folder), names, asked))
     }
 
     /// Logs that the names of a folder exceed the limit, and returns the error.

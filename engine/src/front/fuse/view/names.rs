@@ -137,7 +137,7 @@ impl SaidNames {
     fn newest(&self, path: &Path) -> Option<(Option<Meta>, Instant)> {
         let listing = path.parent().and_then(|folder| self.folders.get(folder));
         if let Some(name) = self.names.get(path)
-            && listing.is_none_or(|listing| listing.seen <= name.seen)
+            && listing.is_none_or(|listing| listing.asked <= name.seen)
         {
             return Some((name.meta.clone(), name.seen));
         }
@@ -246,6 +246,12 @@ impl SaidNames {
         if self.names.get(&path).is_some_and(|own| own.seen > seen) {
             return;
         }
+        let listing = path.parent().and_then(|folder| self.folders.get(folder));
+        if let Some(listing) = listing.filter(|listing| listing.asked <= seen)
+            && path.file_name().and_then(|name| listing.meta(name)) != meta
+        {
+            listing.outdate();
+        }
         let said = SaidName {
             meta,
             seen,
@@ -264,6 +270,17 @@ impl SaidNames {
     /// Stops trusting the cached answer about a path, so that the next look-up of the path sends a request.
     pub fn doubt(&mut self, path: &Path) {
         self.keep(path.to_path_buf(), None, Instant::now(), false);
+    }
+
+    /// The newest listing of a folder, however old.
+    pub fn newest_listing(&self, folder: &Path) -> Option<Arc<FolderListing>> {
+        self.folders.get(folder).cloned()
+    }
+
+    /// The listing of a folder, if it is trusted, and no newer answer about one of its names differs from it.
+    pub fn listing(&self, folder: &Path) -> Option<Arc<FolderListing>> {
+        let listing = self.newest_listing(folder)?;
+        (listing.seen.elapsed() < self.ttl && !listing.is_outdated()).then_some(listing)
     }
 
     pub fn list(&mut self, listing: &Arc<FolderListing>) {
@@ -495,8 +512,12 @@ mod tests {
             None,
             "no listing says what is not there"
         );
+        said.keep(path.into(), Some(meta(1)), new, false);
+        let is_used = |said: &SaidNames| said.listing(Path::new("d")).is_some();
+        assert!(is_used(&said), "the same answer");
         said.keep(path.into(), Some(meta(2)), new, false);
         said.keep(path.into(), Some(meta(3)), old, true);
+        assert!(!is_used(&said), "another answer");
         assert_eq!(said.says(path, &meta(2)), Some(true));
         said.doubt(path);
         assert_eq!(
@@ -510,6 +531,21 @@ mod tests {
         );
         said.ttl = Duration::ZERO;
         assert_eq!(said.question(path), Question::Folder, "it was known");
+    }
+
+    #[test]
+    fn a_long_listing_is_trusted_from_its_end() {
+        let mut said = SaidNames::new(TTL);
+        let mut names = FolderNames::default();
+        assert!(names.push("a".as_ref(), Kind::File, Some(&meta(1))));
+        let folder: Arc<Path> = Path::new("d").into();
+        let asked = Instant::now() - 2 * TTL;
+        said.list(&FolderListing::ended(folder, names.into(), asked));
+        let path = Path::new("d/a");
+        assert_eq!(said.says(path, &meta(1)), Some(true));
+        // An answer that came while the folder was listed may be newer than the listing.
+        said.keep(path.into(), Some(meta(2)), asked + TTL * 3 / 2, false);
+        assert_eq!(said.says(path, &meta(2)), Some(true));
     }
 
     #[test]

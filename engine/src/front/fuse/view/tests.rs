@@ -1,9 +1,12 @@
-//! Limits of listings, and how errors of the storage reach the program, the log and a listing.
+//! Limits of listings, listings that are used again or requested ahead, and how errors of the storage reach the program, the log and a
+//! listing.
 
 use super::*;
 use crate::Options;
 use crate::source::tree::{FolderNames, Single};
 use crate::source::{Defaults, Source};
+use std::collections::HashMap;
+use std::sync::{Condvar, PoisonError};
 
 fn meta(kind: Kind, size: u64) -> Meta {
     Meta {
@@ -219,4 +222,168 @@ fn without_readahead_only_demanded_bytes_are_fetched() {
         assert_eq!(read(&view, fh, 64 << 10), Ok((128 << 10, true)), "{policy}");
         assert_eq!(view.engine.stats().source_bytes, 128 << 10, "{policy}");
     }
+}
+
+/// Number of folders of [`Shelves`].
+const SHELVES: usize = 20;
+
+/// Folders with a file each, and how often each of them was listed.
+#[derive(Default)]
+struct Shelves {
+    listed: Arc<Listed>,
+}
+
+#[derive(Default)]
+struct Listed {
+    times: Mutex<HashMap<PathBuf, usize>>,
+    changed: Condvar,
+    /// The listing of the second folder ends only when the third, and that of the third only when the fourth has begun.
+    is_waiting: bool,
+}
+
+fn shelf(n: usize) -> String {
+    format!("shelf-{n:02}")
+}
+
+impl Listed {
+    fn times(&self, folder: &str) -> usize {
+        let times = lock(&self.times).get(Path::new(folder)).copied();
+        times.unwrap_or(0)
+    }
+
+    fn begun(&self, folder: &Path) {
+        let mut times = lock(&self.times);
+        *times.entry(folder.to_path_buf()).or_default() += 1;
+        self.changed.notify_all();
+        let next = (1..3).find(|n| self.is_waiting && folder == Path::new(&shelf(*n)));
+        while let Some(next) = next
+            && !times.contains_key(Path::new(&shelf(next + 1)))
+        {
+            let waited = self.changed.wait_timeout(times, Duration::from_secs(60));
+            let (woken, late) = waited.unwrap_or_else(PoisonError::into_inner);
+            assert!(!late.timed_out(), "{} is not listed ahead", shelf(next + 1));
+            times = woken;
+        }
+    }
+}
+
+impl Tree for Shelves {
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
+        self.listed.begun(folder);
+        let mut names = FolderNames::default();
+        if folder.as_os_str().is_empty() {
+            let folder = meta(Kind::Folder, 0);
+            (0..SHELVES)
+                .for_each(|n| assert!(names.push(shelf(n).as_ref(), Kind::Folder, Some(&folder))));
+        } else {
+            assert!(names.push("file".as_ref(), Kind::File, Some(&meta(Kind::File, 9))));
+        }
+        names.sort(&mut |_| ());
+        Ok(Arc::new(names))
+    }
+
+    fn lists_versions(&self) -> bool {
+        true
+    }
+
+    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+        let is_folder = path.components().count() < 2;
+        Ok(match is_folder {
+            true => meta(Kind::Folder, 0),
+            false => meta(Kind::File, 9),
+        })
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        Err(SourceError::io(5, path.display().to_string()))
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
+    }
+
+    fn describe(&self) -> String {
+        "shelves".to_string()
+    }
+}
+
+fn shelves(policy: &str, attr_ttl: Duration, is_waiting: bool) -> (View, Arc<Listed>) {
+    let listed = Arc::new(Listed {
+        is_waiting,
+        ..Listed::default()
+    });
+    let tree = Shelves {
+        listed: Arc::clone(&listed),
+    };
+    let settings = FuseSettings {
+        attr_ttl: Some(attr_ttl),
+        ..FuseSettings::default()
+    };
+    let options = Options::default().cache_bytes(8 << 20).policy(policy);
+    let engine = Engine::new(options).expect("an engine");
+    let view = View::new(Arc::new(tree), engine, &settings);
+    (view.expect("a view"), listed)
+}
+
+/// Number of names in a folder, as a program reads them.
+fn list(view: &View, number: u64) -> usize {
+    let fh = view.open_folder(number).expect("a handle");
+    let mut names = 0;
+    let listed = view.list_known(fh, 0, |_| {
+        names += 1;
+        true
+    });
+    listed.expect("listed");
+    view.release_folder(fh);
+    names - 2
+}
+
+fn list_shelf(view: &View, n: usize) -> usize {
+    let folder = view.lookup(ROOT, OsStr::new(&shelf(n))).expect("there");
+    list(view, folder.number)
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn folders_after_the_one_that_a_walk_lists_are_listed_ahead() {
+    let (view, listed) = shelves("auto", MINUTE, true);
+    assert_eq!(list(&view, ROOT), SHELVES);
+    for n in 0..SHELVES {
+        assert_eq!(list_shelf(&view, n), 1, "{n}");
+    }
+    for n in 0..SHELVES {
+        assert_eq!(listed.times(&shelf(n)), 1, "{n}");
+    }
+}
+
+#[test]
+fn folders_are_not_listed_ahead_without_a_walk() {
+    let none = [("none", MINUTE), ("auto", Duration::ZERO)];
+    for (policy, attr_ttl) in none {
+        let (view, listed) = shelves(policy, attr_ttl, false);
+        list(&view, ROOT);
+        (0..4).for_each(|n| _ = list_shelf(&view, n));
+        assert_eq!(listed.times(&shelf(4)), 0, "{policy}");
+    }
+    let (view, listed) = shelves("auto", MINUTE, false);
+    list(&view, ROOT);
+    // Backwards, and the same folder again.
+    [9, 5, 5, 1].iter().for_each(|n| _ = list_shelf(&view, *n));
+    for n in [2, 3, 6, 7, 10, 11] {
+        assert_eq!(listed.times(&shelf(n)), 0, "{n}");
+    }
+}
+
+#[test]
+fn a_trusted_listing_is_used_again_until_the_storage_says_something_else() {
+    let (view, listed) = shelves("none", MINUTE, false);
+    (0..3).for_each(|_| _ = list_shelf(&view, 0));
+    assert_eq!(listed.times(&shelf(0)), 1);
+    view.doubt(&Path::new(&shelf(0)).join("file"));
+    (0..3).for_each(|_| _ = list_shelf(&view, 0));
+    assert_eq!(listed.times(&shelf(0)), 2);
+    let (view, listed) = shelves("none", Duration::ZERO, false);
+    (0..3).for_each(|_| _ = list_shelf(&view, 0));
+    assert_eq!(listed.times(&shelf(0)), 3, "nothing is trusted");
 }
