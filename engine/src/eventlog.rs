@@ -24,8 +24,9 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::Nanos;
 use std::io::{self, BufWriter, Write};
 
-pub use check::{LogCheck, MAX_LINE_BYTES, ReplayError, check_log, check_log_among};
-pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, write_event};
+pub use check::{LogCheck, ReplayError, check_log, check_log_among};
+pub use line::{LineError, TimedEvent, parse_event};
+use line::{write_action, write_event};
 
 /// The first line of an event log; it contains the version of the format.
 pub const HEADER: &str = "foreread-events 1";

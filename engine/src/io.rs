@@ -8,16 +8,8 @@
 //!   ReadCursor ── position 8192 ──► Reader::read_at(buf, 8192) ──► 4096 bytes ──► position 12288
 //! ```
 //!
-//! | trait | feature | file |
-//! |---|---|---|
-//! | `std::io::Read`, `Seek` | always | this one |
-//! | `tokio::io::AsyncRead`, `AsyncSeek` | `tokio` | `tasks.rs` |
-//!
 //! The cursor has no buffer, because the engine's cache already contains the bytes: a read of a few bytes costs one look-up in that
-//! cache.
-
-#[cfg(feature = "tokio")]
-mod tasks;
+//! cache. Async tasks read with [`Reader::read_at_async`]; the cursor is for threads.
 
 use crate::reader::Reader;
 use std::borrow::Borrow;
@@ -40,10 +32,6 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 /// # assert!(!has_changed(&std::io::Error::other("another")));
 /// ```
 ///
-/// **The cursor has two `read` methods.** The cursor implements `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. If
-/// both `Read` and `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import only one of the two traits, or call the
-/// method with its path: `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
-///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};
 /// use std::io::{Read, Seek, SeekFrom};
@@ -60,8 +48,6 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 pub struct ReadCursor<R = Reader> {
     reader: R,
     position: u64,
-    #[cfg(feature = "tokio")]
-    task: tasks::Task,
 }
 
 impl<R: Borrow<Reader>> ReadCursor<R> {
@@ -70,8 +56,6 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         ReadCursor {
             reader,
             position: 0,
-            #[cfg(feature = "tokio")]
-            task: tasks::Task::default(),
         }
     }
 
@@ -86,32 +70,6 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
     pub fn position(&self) -> u64 {
         self.position
     }
-
-    /// Moves the position and cancels the pending read of a task.
-    fn move_to(&mut self, to: SeekFrom) -> Result<u64> {
-        let (base, by) = match to {
-            SeekFrom::Start(at) => (at, 0),
-            SeekFrom::End(by) => (self.reader().size(), by),
-            SeekFrom::Current(by) => (self.position, by),
-        };
-        let outside = || {
-            Error::new(
-                ErrorKind::InvalidInput,
-                format!("cannot seek by {by} from byte {base}: the result is not a valid offset"),
-            )
-        };
-        self.position = base.checked_add_signed(by).ok_or_else(outside)?;
-        self.give_up();
-        Ok(self.position)
-    }
-
-    /// Cancels the pending read of a task.
-    fn give_up(&mut self) {
-        #[cfg(feature = "tokio")]
-        {
-            self.task = tasks::Task::default();
-        }
-    }
 }
 
 impl Reader {
@@ -124,14 +82,12 @@ impl Reader {
 
 impl<R: Borrow<Reader>> Read for ReadCursor<R> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        self.give_up();
         let read = self.reader.borrow().read_at(buf, self.position)?;
         self.position += read as u64;
         Ok(read)
     }
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> Result<usize> {
-        self.give_up();
         let read = self.reader.borrow().read_vectored_at(bufs, self.position)?;
         self.position += read as u64;
         Ok(read)
@@ -140,6 +96,18 @@ impl<R: Borrow<Reader>> Read for ReadCursor<R> {
 
 impl<R: Borrow<Reader>> Seek for ReadCursor<R> {
     fn seek(&mut self, to: SeekFrom) -> Result<u64> {
-        self.move_to(to)
+        let (base, by) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::End(by) => (self.reader().size(), by),
+            SeekFrom::Current(by) => (self.position, by),
+        };
+        let outside = || {
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!("cannot seek by {by} from byte {base}: the result is not a valid offset"),
+            )
+        };
+        self.position = base.checked_add_signed(by).ok_or_else(outside)?;
+        Ok(self.position)
     }
 }

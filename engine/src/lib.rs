@@ -26,7 +26,7 @@
 //! # Where to look next
 //! | task | see |
 //! |---|---|
-//! | read from tasks of any runtime | [`Reader::read_at_async`]; [`io::ReadCursor`] with the feature `tokio` |
+//! | read from tasks of any runtime | [`Reader::read_at_async`] |
 //! | fetch ranges that are known beforehand | [`Reader::prefetch`] |
 //! | many files in one cache | [`Engine`] |
 //! | files in a known order, read ahead before they are opened | [`Engine::list`] |
@@ -49,7 +49,7 @@
 //! | `disk-cache` | no | keeps bytes of objects on disk between runs: `source::disk_cache`; includes `object` |
 //! | `fuse` | no | the FUSE mount |
 //! | `tls` | no | TLS for the NBD server, and `nbds://` |
-//! | `tokio` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`]; async clients as sources |
+//! | `tokio` | no | async clients as sources: `source::from_async` |
 //!
 //! Programs with their own sources need only `foreread = { version = "0.1", default-features = false }`; files are then read by
 //! threads.

@@ -171,6 +171,18 @@ impl Storage {
     }
 }
 
+/// Methods that set one field each, and return the options.
+macro_rules! setters {
+    ($($what:literal, $field:ident: $of:ty => $value:expr;)*) => {$(
+        #[doc = concat!("Sets ", $what, ": see the field [`", stringify!($field), "`](field@Options::", stringify!($field), ").")]
+        #[must_use]
+        pub fn $field(mut self, $field: $of) -> Options {
+            self.$field = $value;
+            self
+        }
+    )*};
+}
+
 impl Options {
     /// Sets the readahead policy; see the field [`policy`](field@Options::policy) for the default. A text has the form `NAME` or
     /// `NAME:key=value,...`, for example `auto`, `none` (no readahead) or `linux-6.18:max=4M`. The command `foreread list policies` lists
@@ -192,60 +204,15 @@ impl Options {
         self
     }
 
-    /// Sets the initial hint of each open file description: see the field [`hint`](field@Options::hint).
-    #[must_use]
-    pub fn hint(mut self, hint: Advice) -> Options {
-        self.hint = Some(hint);
-        self
-    }
-
-    /// Sets the size of the cache: see the field [`cache_bytes`](field@Options::cache_bytes).
-    #[must_use]
-    pub fn cache_bytes(mut self, bytes: u64) -> Options {
-        self.cache_bytes = bytes;
-        self
-    }
-
-    /// Sets the size of a cache page: see the field [`page_bytes`](field@Options::page_bytes).
-    #[must_use]
-    pub fn page_bytes(mut self, bytes: u64) -> Options {
-        self.page_bytes = bytes;
-        self
-    }
-
-    /// Sets the maximum number of worker threads: see the field [`threads`](field@Options::threads).
-    #[must_use]
-    pub fn threads(mut self, threads: u32) -> Options {
-        self.threads = Some(threads);
-        self
-    }
-
-    /// Sets how files are read: see the field [`io`](field@Options::io).
-    #[must_use]
-    pub fn io(mut self, io: Io) -> Options {
-        self.io = io;
-        self
-    }
-
-    /// Declares whether a source that grows was only appended to: see the field [`appending`](field@Options::appending).
-    #[must_use]
-    pub fn appending(mut self, appending: bool) -> Options {
-        self.appending = appending;
-        self
-    }
-
-    /// Sets the file for the log of events and actions: see the field [`event_log`](field@Options::event_log).
-    #[must_use]
-    pub fn event_log(mut self, path: impl Into<PathBuf>) -> Options {
-        self.event_log = Some(path.into());
-        self
-    }
-
-    /// Sets the budget that is shared with other engines: see the field [`budget`](field@Options::budget).
-    #[must_use]
-    pub fn budget(mut self, budget: Arc<Budget>) -> Options {
-        self.budget = Some(budget);
-        self
+    setters! {
+        "the initial hint of each open file description", hint: Advice => Some(hint);
+        "the size of the cache", cache_bytes: u64 => cache_bytes;
+        "the size of a cache page", page_bytes: u64 => page_bytes;
+        "the maximum number of worker threads", threads: u32 => Some(threads);
+        "how files are read", io: Io => io;
+        "whether a source that grows was only appended to", appending: bool => appending;
+        "the file for the log of events and actions", event_log: impl Into<PathBuf> => Some(event_log.into());
+        "the budget that is shared with other engines", budget: Arc<Budget> => Some(budget);
     }
 
     /// Sets the disk cache: see the field [`disk_cache`](field@Options::disk_cache).

@@ -13,11 +13,10 @@ mod listed;
 mod task;
 mod write;
 
-use crate::chunk::MemoryMeter;
 #[cfg(feature = "fuse")]
 use crate::driver::LentBytes;
 use crate::driver::{
-    Gauges, OpenFile, ReadBuf, ReadSpan, SizedVersion, VersionCursor, event_error, guarded,
+    OpenFile, ReadBuf, ReadSpan, SizedVersion, VersionCursor, event_error, guarded,
 };
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
@@ -426,18 +425,6 @@ impl Reader {
             .unwrap_or_default()
     }
 
-    /// The current activity of the engine: reads, fetches, threads and memory.
-    #[must_use]
-    pub fn gauges(&self) -> Gauges {
-        self.engine.gauges()
-    }
-
-    /// The counters of the engine's buffer memory; they can be read even after the reader is dropped.
-    #[must_use]
-    pub fn meter(&self) -> Arc<MemoryMeter> {
-        self.engine.meter()
-    }
-
     /// The policy with all its parameter values.
     #[must_use]
     pub fn policy(&self) -> &PolicySpec {
@@ -462,14 +449,6 @@ impl Reader {
     #[must_use]
     pub fn describe(&self) -> String {
         self.source.describe()
-    }
-
-    /// See [`Engine::end_event_log`].
-    ///
-    /// # Errors
-    /// Returns the first error that occurred while writing the log.
-    pub fn end_event_log(&self) -> std::io::Result<Stats> {
-        self.engine.end_event_log()
     }
 }
 

@@ -47,7 +47,7 @@ use std::time::Duration;
 pub use async_source::{AsyncSource, FromAsync, from_async};
 pub use defaults::{Defaults, LINUX_READAHEAD_BYTES, default_readahead_bytes};
 pub use error::{Cause, SourceError, SourceOpenError, SourcePanic};
-pub(crate) use error::{EIO, errno_text, of_panic, report_failure, within};
+pub(crate) use error::{EINVAL, EIO, errno_text, of_panic, report_failure, within};
 pub use file::FileSource;
 pub use foreread_os::secrets::shown_message as redacted_message;
 pub use mem::Mem;

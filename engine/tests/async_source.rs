@@ -175,7 +175,7 @@ fn a_reader_is_dropped_at_once_and_gives_its_memory_back() {
         for inside in [true, false] {
             let (runtime, client) = (single(), client(way));
             let reader = open(&client, &runtime, Options::default());
-            let meter = reader.meter();
+            let meter = reader.engine().meter();
             runtime.block_on(async {
                 let mut buf = vec![0; 65_536];
                 for n in 0..10 {

@@ -101,7 +101,7 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
     let is_full = gauges.pages * page <= capacity && stats.evicted_pages > 0;
     assert!(is_full, "{gauges:?}");
     check_memory(&gauges, page);
-    let meter = reader.meter();
+    let meter = reader.engine().meter();
     drop(reader);
     assert_eq!(meter.held_bytes(), 0);
 }
@@ -167,8 +167,10 @@ fn idle_crew(path: &str, options: Options) {
             assert_eq!(read_and_check(&own, &mut buf[..len], at, 0), len);
         }
     });
-    wait_until("fetches run", || reader.gauges().running_fetches == 0);
-    let gauges = reader.gauges();
+    wait_until("fetches run", || {
+        reader.engine().gauges().running_fetches == 0
+    });
+    let gauges = reader.engine().gauges();
     let left = (gauges.reads, gauges.threads, gauges.missed_calls);
     assert_eq!(left, (0, 0, 0));
     assert!(reader.stats().ra_bytes > 0);

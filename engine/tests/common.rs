@@ -344,10 +344,10 @@ pub fn passed(out: &std::process::Output) {
 /// Waits until nothing runs; readahead may outlive the reads that caused it.
 pub fn quiet(reader: &Reader) -> Gauges {
     wait_until("something still runs", || {
-        let now = reader.gauges();
+        let now = reader.engine().gauges();
         now.reads + now.queued_fetches + now.running_fetches + now.open_fetches == 0
     });
-    let gauges = reader.gauges();
+    let gauges = reader.engine().gauges();
     assert_eq!(gauges.missed_calls, 0, "a thread was not woken");
     gauges
 }

@@ -331,9 +331,12 @@ fn reader(subject: &Subject) {
                     at += crate::common::read_and_check(&own, &mut buf, at, 0) as u64;
                 }
             });
-            let failed = (reader.stats().failed_reads, reader.gauges().missed_calls);
+            let failed = (
+                reader.stats().failed_reads,
+                reader.engine().gauges().missed_calls,
+            );
             assert_eq!(failed, (0, 0));
-            let meter = reader.meter();
+            let meter = reader.engine().meter();
             drop(reader);
             assert_eq!(meter.held_bytes(), 0);
         }

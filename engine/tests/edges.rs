@@ -149,7 +149,7 @@ fn equal_times_and_a_clock_that_never_goes_back() {
             assert_eq!(read_and_check(&own, &mut buf, i * 5000, 0), 5000);
         }
     });
-    reader.end_event_log().expect("written");
+    reader.engine().end_event_log().expect("written");
     let text = std::fs::read_to_string(log.path()).expect("a log");
     let lines = text.lines().filter_map(|line| line.strip_prefix("E "));
     let times = lines.filter_map(|line| line.split(' ').next()?.parse().ok());

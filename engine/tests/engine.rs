@@ -7,7 +7,8 @@ use foreread::eventlog::check_log;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
 use foreread::{Advice, Engine, ListedFile, Listing, OpenError, Options, ReadError};
 use foreread_testing::{
-    self as testing, FaultAction, Faulty, HangingSource, Latch, Method, QueuedSource, says,
+    self as testing, FaultAction, Faulty, HangingSource, Latch, Method, QueuedSource, passed_on,
+    says,
 };
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -120,8 +121,10 @@ fn threads_open_read_and_close_freely() {
 struct Strict(Mem);
 
 impl Source for Strict {
-    fn size(&self) -> u64 {
-        self.0.size()
+    passed_on! {self => self.0;
+        size() -> u64;
+        defaults() -> Defaults;
+        describe() -> String;
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
@@ -130,14 +133,6 @@ impl Source for Strict {
             return Err(SourceError::io(22, "alignment"));
         }
         self.0.read_at(bufs, offset)
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::MEMORY
-    }
-
-    fn describe(&self) -> String {
-        "strict".to_string()
     }
 
     fn alignment(&self) -> Alignment {

@@ -154,7 +154,7 @@ fn the_nth_fetch_fails_for_every_n() {
                     assert!(is_right && (is_queued || fetches == faults), "{what}");
                     source.heal();
                     clean(&second);
-                    let meter = first.meter();
+                    let meter = first.engine().meter();
                     drop((first, second));
                     assert_eq!((meter.held_bytes(), queued.under_way()), (0, 0));
                     (runs, taken) = (runs + 1, taken + queued.taken());
@@ -181,7 +181,7 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
                 let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
                 assert_eq!(tell(&[&reader, &reader], &story()), 0, "{name}");
                 assert!(queued.taken() <= n && queued.most_under_way() <= depth);
-                let meter = reader.meter();
+                let meter = reader.engine().meter();
                 drop(reader);
                 assert_eq!((meter.held_bytes(), queued.under_way()), (0, 0));
                 if queued.taken() < n || n == 40 {
@@ -233,7 +233,7 @@ fn a_reaper_that_leaves_wakes_the_next() {
             let read = read_and_check(&reader, &mut [0; 128 << 10], thread << 18, 0);
             assert_eq!(read, 128 << 10);
         });
-        let missed = reader.gauges().missed_calls;
+        let missed = reader.engine().gauges().missed_calls;
         assert_eq!((missed, queued.taken()), (0, 6), "seed {seed}");
     }
 }
@@ -256,7 +256,7 @@ fn dropped_while_busy() {
             let advised = reader.advise(Advice::WillNeed, 32 << 20..40 << 20);
             advised.expect("taken");
             busy += u64::from(queued.under_way() > 0);
-            let meter = reader.meter();
+            let meter = reader.engine().meter();
             drop(reader);
             assert_eq!((meter.held_bytes(), queued.under_way()), (0, 0));
         }

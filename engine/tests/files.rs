@@ -8,7 +8,7 @@ use crate::common::{
 };
 use foreread::source::{self, Defaults, Mem, Source, SourceError};
 use foreread::{OpenError, Options, ReadError, Reader};
-use foreread_testing::{self as testing, needs, pattern, says};
+use foreread_testing::{self as testing, needs, passed_on, pattern, says};
 use std::fs::{File, Permissions, set_permissions};
 use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -342,8 +342,11 @@ fn a_touch_is_waited_for_once_and_not_by_each_read() {
 struct InPairs(Mem, Barrier);
 
 impl Source for InPairs {
-    fn size(&self) -> u64 {
-        self.0.size()
+    passed_on! {self => self.0;
+        size() -> u64;
+        defaults() -> Defaults;
+        describe() -> String;
+        accept() -> u64;
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
@@ -352,18 +355,6 @@ impl Source for InPairs {
             self.1.wait();
         }
         read
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::MEMORY
-    }
-
-    fn describe(&self) -> String {
-        "pairs:".to_string()
-    }
-
-    fn accept(&self) -> u64 {
-        self.0.accept()
     }
 }
 

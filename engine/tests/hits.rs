@@ -123,7 +123,10 @@ fn hits_beside_eviction_are_logged_and_replay() {
             read(&reader, rng.below(pages) * PAGE as u64);
         }
     });
-    let (stats, own) = (reader.end_event_log().expect("written"), reader.own_stats());
+    let (stats, own) = (
+        reader.engine().end_event_log().expect("written"),
+        reader.own_stats(),
+    );
     assert_eq!((stats.demand_reads, own.demand_reads), (16_000, 16_000));
     assert_eq!(stats.hits + stats.late_hits + stats.misses, 16_000);
     let text = std::fs::read_to_string(log).expect("a log");

@@ -133,13 +133,8 @@ fn a_server_that_restarts_after_a_change_is_read() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
     let memory = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 1)));
-    let serve = || {
-        let (place, reader) = (Listen::Unix(path.clone()), plain(Arc::clone(&memory)));
-        Running::at(place, reader, NbdSettings::default()).expect("a place")
-    };
-    let server = serve();
-    let uri = format!("nbd+unix:///?socket={}", path.display());
-    let source = Nbd::open(&uri).expect("connected");
+    let server = mortal(&path, Arc::clone(&memory));
+    let source = Nbd::open(&server.uri).expect("connected");
     let mut buf = vec![0; 4096];
     let mut read = |at| source.read_at(&mut [IoSliceMut::new(&mut buf)], at);
     assert_eq!(read(0), Ok(4096));
@@ -150,16 +145,15 @@ fn a_server_that_restarts_after_a_change_is_read() {
     }
     drop(server);
     assert_eq!(source.accept(), MIB);
-    let _server = serve();
+    let _server = mortal(&path, memory);
     assert_eq!(read(MIB / 2), Ok(4096));
     right(&buf, MIB / 2, 2);
 }
 
 /// A server that ends before its client.
-fn mortal(path: &Path, size: u64) -> Running {
-    let reader = plain(Arc::new(named(size)));
+fn mortal(path: &Path, source: Arc<Mem>) -> Running {
     let place = Listen::Unix(path.to_path_buf());
-    Running::at(place, reader, NbdSettings::default()).expect("a place")
+    Running::at(place, plain(source), NbdSettings::default()).expect("a place")
 }
 
 /// The server dies under its client, and comes back: reads fail meanwhile, at once when it has been dead for a while, and go
@@ -168,10 +162,9 @@ fn mortal(path: &Path, size: u64) -> Running {
 fn a_server_that_died_is_connected_to_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
-    let start = || mortal(&path, 8 * MIB);
+    let start = || mortal(&path, Arc::new(named(8 * MIB)));
     let server = start();
-    let uri = format!("nbd+unix:///?socket={}", path.display());
-    let reader = plain(uri.as_str());
+    let reader = plain(server.uri.as_str());
     let mut buf = vec![0; 4096];
     read_and_check(&reader, &mut buf, 0, 0);
     drop(server);
@@ -309,7 +302,7 @@ fn a_socket_is_private_and_replaces_no_other() {
 fn a_server_that_comes_back_larger_is_a_change() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
-    let first = mortal(&path, MIB);
+    let first = mortal(&path, Arc::new(named(MIB)));
     let source = Nbd::open(&first.uri).expect("connected");
     let fails = |why: &str| {
         let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0);
@@ -317,7 +310,7 @@ fn a_server_that_comes_back_larger_is_a_change() {
     };
     drop(first);
     fails("No such file");
-    let _second = mortal(&path, 2 * MIB);
+    let _second = mortal(&path, Arc::new(named(2 * MIB)));
     fails("the export now has 2097152 bytes, but had 1048576 before");
     assert_eq!(source.accept(), 2 * MIB);
     read_right(&source, MIB, 100, 0);

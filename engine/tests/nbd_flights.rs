@@ -7,7 +7,7 @@ use foreread::front::nbd::NbdSettings;
 use foreread::nbd::wire::command;
 use foreread::source::{CompletedTransfer, Defaults, Mem, Queue, Source, SourceError, Transfer};
 use foreread::{Options, Reader};
-use foreread_testing as testing;
+use foreread_testing::{self as testing, passed_on};
 use served::{Client, MIB, Served, request, writing};
 use std::io::{IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -73,16 +73,10 @@ impl Held {
 struct HeldSource(Arc<Held>);
 
 impl Source for HeldSource {
-    fn size(&self) -> u64 {
-        self.0.source.size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.0.source.read_at(bufs, offset)
-    }
-
-    fn describe(&self) -> String {
-        "held".to_string()
+    passed_on! {self => self.0.source;
+        size() -> u64;
+        read_at(bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
+        describe() -> String;
     }
 
     fn defaults(&self) -> Defaults {
@@ -218,16 +212,16 @@ fn a_client_that_leaves_with_reads_in_flight_leaves_nothing() {
         other.takes(4096, |cookie| cookie * MIB);
     }
     served.wait_for(1);
-    let gauges = again.gauges();
+    let gauges = again.engine().gauges();
     assert_eq!((gauges.reads, gauges.running_fetches), (0, 0));
     // A server that is dropped does not wait for the source without end, and what still is in flight is cancelled.
     sends(&mut other, 30..34);
     wait_until("they are not in flight", || held.waiting() == 4);
     drop(served);
-    assert_eq!(again.gauges().reads, 0);
+    assert_eq!(again.engine().gauges().reads, 0);
     held.end(4);
     wait_until("the queue is not reaped", || {
-        again.gauges().running_fetches == 0
+        again.engine().gauges().running_fetches == 0
     });
 }
 

@@ -202,7 +202,7 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
 fn idle_clients_cost_nothing_and_active_ones_share() {
     let options = by("linux-6.18:max=128K", 4 * MIB);
     let reader = opened(named(64 * MIB), options);
-    let meter = reader.meter();
+    let meter = reader.engine().meter();
     let served = Served::of(reader, NbdSettings::default());
     let mut idle: Vec<Client> = (0..64).map(|_| served.client()).collect();
     in_threads(16, |me| {

@@ -92,9 +92,10 @@ fn a_close_ends_requests_that_nothing_needs() {
     reader.prefetch(MIB..9 * MIB).expect("taken");
     // Only the two that get no answer are left.
     wait_until("the others end", || {
-        reader.gauges().running_fetches <= 2 && reader.gauges().queued_fetches == 0
+        reader.engine().gauges().running_fetches <= 2
+            && reader.engine().gauges().queued_fetches == 0
     });
-    assert!(reader.gauges().running_fetches > 0);
+    assert!(reader.engine().gauges().running_fetches > 0);
     drop(reader);
     quiet(&idle);
     assert_eq!(idle.stats().failed_fetches, 0);
@@ -143,9 +144,9 @@ fn short_requests_are_more_at_once() {
             let at = n * 8 * MIB;
             reader.prefetch(at..at + len).expect("taken");
         }
-        let running = || reader.gauges().running_fetches;
+        let running = || reader.engine().gauges().running_fetches;
         wait_until("as many run", || running() >= at_once);
-        let queued = reader.gauges().queued_fetches;
+        let queued = reader.engine().gauges().queued_fetches;
         assert_eq!((running(), queued), (at_once, 0), "{len}");
         server.honest();
     }
@@ -227,7 +228,7 @@ fn the_first_bytes_come_with_the_request_that_opens() {
 
 /// The log of a reader replays, and has this event once.
 fn is_logged_once(reader: &Reader, log: &tempfile::NamedTempFile, event: &str) {
-    reader.end_event_log().expect("written");
+    reader.engine().end_event_log().expect("written");
     let text = std::fs::read_to_string(log.path()).expect("there");
     let of_event = text.lines().filter(|line| line.contains(event));
     assert_eq!(of_event.count(), 1, "{text}");

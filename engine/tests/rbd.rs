@@ -309,7 +309,7 @@ fn an_engine_that_goes_away_closes_the_image_when_its_readahead_has_ended() {
         let mut buf = vec![0; 4096];
         read_and_check(&reader, &mut buf, 9 * 4096, 0);
         let stats = reader.stats();
-        let is_ahead = reader.gauges().open_fetches > 0 || stats.ra_bytes > 0;
+        let is_ahead = reader.engine().gauges().open_fetches > 0 || stats.ra_bytes > 0;
         assert!(is_ahead, "{stats:?}");
         drop(reader);
     });

@@ -102,7 +102,7 @@ fn an_ended_log_is_the_counters_of_its_moment() {
         assert_eq!(read.expect("read"), 8192);
     };
     (0..100).for_each(read);
-    let stats = reader.end_event_log().expect("written");
+    let stats = reader.engine().end_event_log().expect("written");
     (100..200).for_each(read);
     let reads = (stats.demand_reads, reader.stats().demand_reads);
     assert_eq!(reads, (100, 200));

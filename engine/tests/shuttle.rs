@@ -85,7 +85,7 @@ fn some_threads(reader: Reader) {
     threads
         .into_iter()
         .for_each(|thread| thread.join().expect("no panic"));
-    assert_eq!(reader.gauges().reads, 0);
+    assert_eq!(reader.engine().gauges().reads, 0);
 }
 
 /// Sources that differ in the thread that reads: workers, a queue, a queue that refuses, callers alone.

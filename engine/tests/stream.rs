@@ -6,6 +6,7 @@ use crate::common::{Rng, by, check_memory, in_threads, named, quiet, read_and_ch
 use foreread::eventlog;
 use foreread::source::{Defaults, Mem, Sink, Source, SourceError, StreamingSource};
 use foreread::{Advice, Options, ReadError, Reader};
+use foreread_testing::passed_on;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -42,24 +43,15 @@ impl Body {
 }
 
 impl Source for Body {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.inner.read_at(bufs, offset)
+    passed_on! {self => self.inner;
+        size() -> u64;
+        read_at(bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
+        defaults() -> Defaults;
+        describe() -> String;
     }
 
     fn streaming(&self) -> Option<&dyn StreamingSource> {
         Some(self)
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::MEMORY
-    }
-
-    fn describe(&self) -> String {
-        "a body".to_string()
     }
 }
 
@@ -107,7 +99,10 @@ fn the_first_bytes_do_not_wait_for_the_last() {
     for at in [0, 128 << 10] {
         assert_eq!(read_and_check(&reader, &mut buf, at, 0), buf.len());
     }
-    assert!(reader.gauges().running_fetches > 0, "it is still in flight");
+    assert!(
+        reader.engine().gauges().running_fetches > 0,
+        "it is still in flight"
+    );
     body.let_go_on();
     assert_eq!(reader.read_at(&mut buf, SIZE - 1000).expect("there"), 1000);
     let bytes = quiet(&reader).pages * 4096;
@@ -123,7 +118,7 @@ fn fetches_of_the_last_reader_are_cancelled() {
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     let mut buf = vec![0; 128 << 10];
     assert_eq!(reader.read_at(&mut buf, 0).expect("there"), buf.len());
-    assert!(reader.gauges().running_fetches > 0, "it is held");
+    assert!(reader.engine().gauges().running_fetches > 0, "it is held");
     drop(reader);
     // It is still held: fetches end here only if they are cancelled.
     let pages = quiet(&idle).pages;
@@ -149,7 +144,7 @@ fn another_readers_close_cancels_nothing() {
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     read_and_check(&reader, &mut buf, 128 << 10, 0);
     drop(other);
-    assert!(reader.gauges().running_fetches > 0);
+    assert!(reader.engine().gauges().running_fetches > 0);
     body.let_go_on();
     let (pages, stats) = (quiet(&reader).pages, reader.stats());
     assert_eq!(pages * 4096, stats.source_bytes, "each byte once");

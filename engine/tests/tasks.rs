@@ -77,7 +77,7 @@ async fn reads(reader: &Reader, seed: u64, many: u64) -> u64 {
 /// Nothing runs any more. Without workers, readahead that no read wanted may stay undone.
 fn settle(name: &str, reader: &Reader) {
     if name.ends_with("the task alone") {
-        assert_eq!(reader.gauges().reads, 0);
+        assert_eq!(reader.engine().gauges().reads, 0);
     } else {
         check_memory(&quiet(reader), 4096);
     }

@@ -55,7 +55,7 @@ fn read_all(path: &Path, threads: u32) -> String {
     check_memory(&quiet(&reader), 4096);
     let stats = reader.stats();
     assert_eq!((stats.failed_reads, stats.failed_fetches), (0, 0));
-    let (said, meter) = (reader.describe(), reader.meter());
+    let (said, meter) = (reader.describe(), reader.engine().meter());
     drop(reader);
     assert_eq!(meter.held_bytes(), 0);
     said
@@ -194,8 +194,8 @@ fn dropped_at_every_moment() {
         let mut buf = vec![0; 4096];
         (0..n % 8).for_each(|i| drop(reader.read_at(&mut buf, i << 12)));
         reader.advise(Advice::WillNeed, 0..8 << 20).expect("taken");
-        busy += u64::from(reader.gauges().running_fetches > 0);
-        let meter = reader.meter();
+        busy += u64::from(reader.engine().gauges().running_fetches > 0);
+        let meter = reader.engine().meter();
         if n % 2 == 0 {
             drop(source);
             drop(reader);

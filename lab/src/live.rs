@@ -225,6 +225,7 @@ pub fn engine(
     };
     let timed = run_jobs(workload, &target)?;
     let stats = first
+        .engine()
         .end_event_log()
         .map_err(LiveError::io("writing the event log"))?;
     Ok(result(timed, stats, workload, page_bytes, false))

@@ -77,7 +77,7 @@ pub fn explain(reader: &Reader, shown: &str) -> String {
             amount(stats.unused_bytes)
         );
     }
-    if let Some(tuning) = reader.gauges().tuning {
+    if let Some(tuning) = reader.engine().gauges().tuning {
         measured(&mut text, &tuning, stats.ra_ops > 0);
     }
     text

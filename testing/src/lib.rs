@@ -27,6 +27,7 @@
 )]
 
 /// Methods of a source that pass each call on to another.
+#[macro_export]
 macro_rules! passed_on {
     ($me:ident => $to:expr; $($name:ident($($arg:ident: $of:ty),*) $(-> $result:ty)?;)*) => {$(
         fn $name(&$me, $($arg: $of),*) $(-> $result)? {

@@ -13,15 +13,12 @@ use crate::budget::Claim;
 use crate::chunk::Chunk;
 use crate::store::{Lease, Store};
 use foreread_core::event::Class;
-use foreread_core::machine::Machine;
+use foreread_core::machine::{GROUP_PAGES, Machine};
 use foreread_core::units::{ByteRange, FetchId, FileId, GroupSlot, Nanos, PageSize};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Number of pages in a group of the state machine's page index.
-pub const GROUP_PAGES: u64 = foreread_core::machine::GROUP_PAGES;
 
 /// A fetch that waits until a thread runs it.
 #[derive(Clone, Copy, Debug)]

@@ -65,13 +65,7 @@ impl DriverShared {
 
     /// Nanoseconds since the driver was created.
     pub fn now(&self) -> Nanos {
-        let since = self.start.elapsed();
-        Nanos(
-            since
-                .as_secs()
-                .saturating_mul(1_000_000_000)
-                .saturating_add(u64::from(since.subsec_nanos())),
-        )
+        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Buffers for all pages of the range, one buffer for each group of pages.

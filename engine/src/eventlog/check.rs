@@ -9,8 +9,8 @@
 //!   E line, or the end:  is an answer left over?  yes: a difference
 //! ```
 
-use super::line::{self, LineError};
-use super::{HEADER, TimedEvent, parse_action, parse_event, write_action};
+use super::HEADER;
+use super::line::{self, LineError, TimedEvent, parse_action, parse_event, write_action};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::{ALL, Info, PolicyDraft};
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 
 /// Longest allowed line of a log, in bytes; lines that foreread writes have less than 200.
-pub const MAX_LINE_BYTES: u64 = 4096;
+const MAX_LINE_BYTES: u64 = 4096;
 /// Largest number of a file or an open description: the machine has an entry for each number up to it.
 const MAX_ID: u32 = 1 << 20;
 /// Largest cache, in pages: 1 TiB of 4 KiB pages. One event can put half of it in flight, and the machine needs about 100 bytes for
@@ -48,31 +48,13 @@ pub enum ReplayError {
         /// The cause.
         error: io::Error,
     },
-    /// The file is not an event log, or has another version.
-    #[error("line {line}: {why}; a log begins with '{HEADER}', its limits and its policy")]
-    Header {
+    /// The file is not an event log, has another version, or contains an invalid line.
+    #[error("line {line}: {why}")]
+    Invalid {
         /// Its line number.
         line: u64,
         /// What is wrong.
         why: String,
-    },
-    /// A line is not a valid event or action.
-    #[error("line {line}: {error}")]
-    Line {
-        /// Its line number.
-        line: u64,
-        /// The reason.
-        error: LineError,
-    },
-    /// A number in the log is larger than the check allows.
-    #[error("line {line}: {what} is above the limit {limit}")]
-    Limit {
-        /// Its line number.
-        line: u64,
-        /// What the number is.
-        what: &'static str,
-        /// The limit.
-        limit: u64,
     },
     /// The machine answered differently from the log.
     #[error("line {line}: the log has '{logged}', the machine answers '{ours}'")]
@@ -121,10 +103,7 @@ pub fn check_log_among(
     while let Some(text) = lines.next()? {
         let text = text.trim_end();
         let number = lines.number;
-        let bad = |error| ReplayError::Line {
-            line: number,
-            error,
-        };
+        let bad = |error: LineError| invalid(number, error.to_string());
         if text.starts_with('A') {
             let logged = parse_action(text).map_err(bad)?;
             let ours = answers.pop_front();
@@ -152,6 +131,14 @@ pub fn check_log_among(
     }
 }
 
+fn invalid(line: u64, why: String) -> ReplayError {
+    ReplayError::Invalid { line, why }
+}
+
+fn above(line: u64, what: &str, limit: u64) -> ReplayError {
+    invalid(line, format!("{what} is above the limit {limit}"))
+}
+
 fn differs(line: u64, logged: Option<Action>, ours: Option<Action>) -> ReplayError {
     let text = |action: Option<Action>| {
         let mut text = String::new();
@@ -173,7 +160,10 @@ fn header(
     lines: &mut Lines<impl BufRead>,
     policies: &[&[&'static Info]],
 ) -> Result<Machine, ReplayError> {
-    let wrong = |line, why: String| ReplayError::Header { line, why };
+    let wrong = |line, why: String| {
+        let form = format!("a log begins with '{HEADER}', its limits and its policy");
+        invalid(line, format!("{why}; {form}"))
+    };
     let first = lines.next()?.unwrap_or_default();
     if first.trim_end() != HEADER {
         return Err(wrong(
@@ -183,11 +173,6 @@ fn header(
     }
     let limits = lines.next()?.unwrap_or_default();
     let config = line::parse_config(&limits).map_err(|e| wrong(2, e.to_string()))?;
-    let limit = |what, limit| ReplayError::Limit {
-        line: 2,
-        what,
-        limit,
-    };
     let Config {
         capacity_pages,
         max_in_flight,
@@ -196,16 +181,14 @@ fn header(
         ..
     } = config;
     if capacity_pages > MAX_PAGES {
-        return Err(limit("capacity_pages", MAX_PAGES));
+        return Err(above(2, "capacity_pages", MAX_PAGES));
     }
     if capacity_pages / (max_fetch_bytes / page.bytes()).max(1) > MAX_FETCHES {
-        return Err(limit(
-            "capacity_pages divided by the pages of max_fetch_bytes",
-            MAX_FETCHES,
-        ));
+        let what = "capacity_pages divided by the pages of max_fetch_bytes";
+        return Err(above(2, what, MAX_FETCHES));
     }
     if max_in_flight > MAX_ID {
-        return Err(limit("max_in_flight", u64::from(MAX_ID)));
+        return Err(above(2, "max_in_flight", u64::from(MAX_ID)));
     }
     let policy = lines.next()?.unwrap_or_default();
     let Some(policy) = policy.trim_end().strip_prefix("policy ") else {
@@ -218,13 +201,7 @@ fn header(
 
 /// Limits numbers for which the machine keeps entries, because a large number would make it keep very many.
 fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
-    let over = |what| {
-        Err(ReplayError::Limit {
-            line,
-            what,
-            limit: u64::from(MAX_ID),
-        })
-    };
+    let over = |what| Err(above(line, what, u64::from(MAX_ID)));
     match *event {
         Event::Open { open, .. } if open.0 > MAX_ID => over("the id of the open file description"),
         Event::Open { file, .. } | Event::List { file, .. } if file.0 > MAX_ID => {
@@ -245,12 +222,14 @@ impl<R: BufRead> Lines<R> {
     fn next(&mut self) -> Result<Option<String>, ReplayError> {
         self.text.clear();
         self.number += 1;
-        let line = self.number;
-        let io = |error| ReplayError::Io { line, error };
+        let number = self.number;
+        let io = |error| ReplayError::Io {
+            line: number,
+            error,
+        };
         let bad = |text: &[u8], want| {
             let text = String::from_utf8_lossy(text).escape_debug().to_string();
-            let error = LineError::Field { text, want };
-            Err(ReplayError::Line { line, error })
+            Err(invalid(number, line::bad(&text, want).to_string()))
         };
         let read = (&mut self.log)
             .take(MAX_LINE_BYTES)

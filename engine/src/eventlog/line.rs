@@ -13,23 +13,8 @@ use std::str::SplitAsciiWhitespace;
 
 /// What is wrong with a line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LineError {
-    /// The line ends too early.
-    #[error("a field is missing: {0}")]
-    Missing(&'static str),
-    /// A field has an invalid value.
-    #[error("'{text}' is not {want}")]
-    Field {
-        /// The value in the line.
-        text: String,
-        /// What was expected.
-        want: &'static str,
-    },
-    /// The line has more fields than expected.
-    #[error("too many fields, from '{0}' on")]
-    Extra(String),
-}
+#[error("{0}")]
+pub struct LineError(String);
 
 /// A set of values, each with its word.
 trait Word: Copy + PartialEq + 'static {
@@ -250,13 +235,13 @@ lines! { Action, "an action", put_action, take_action:
 }
 
 /// Appends the line of an event to `out`.
-pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
+pub(super) fn write_event(out: &mut String, now: Nanos, event: &Event) {
     let _ = write!(out, "E {} ", now.0);
     put_event(out, event);
 }
 
 /// Appends the line of an action to `out`.
-pub fn write_action(out: &mut String, action: &Action) {
+pub(super) fn write_action(out: &mut String, action: &Action) {
     out.push_str("A ");
     put_action(out, action);
 }
@@ -281,10 +266,7 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
 }
 
 /// Parses an action's line.
-///
-/// # Errors
-/// Returns an error if the line is not exactly one action.
-pub fn parse_action(line: &str) -> Result<Action, LineError> {
+pub(super) fn parse_action(line: &str) -> Result<Action, LineError> {
     let mut fields = Fields::after("A", line)?;
     let action = take_action(&mut fields)?;
     fields.end(action)
@@ -303,21 +285,21 @@ impl<'a> Fields<'a> {
     }
 
     fn text(&mut self, what: &'static str) -> Result<&'a str, LineError> {
-        self.0.next().ok_or(LineError::Missing(what))
+        let missing = || LineError(format!("a field is missing: {what}"));
+        self.0.next().ok_or_else(missing)
     }
 
     fn end<T>(mut self, value: T) -> Result<T, LineError> {
-        self.0
-            .next()
-            .map_or(Ok(value), |text| Err(LineError::Extra(text.to_string())))
+        match self.0.next() {
+            Some(text) => Err(LineError(format!("too many fields, from '{text}' on"))),
+            None => Ok(value),
+        }
     }
 }
 
-fn bad(text: &str, want: &'static str) -> LineError {
-    LineError::Field {
-        text: text.to_string(),
-        want,
-    }
+/// The error of a field that has an invalid value.
+pub(super) fn bad(text: &str, want: &str) -> LineError {
+    LineError(format!("'{text}' is not {want}"))
 }
 
 fn number<T: TryFrom<u64>>(text: &str, what: &'static str) -> Result<T, LineError> {

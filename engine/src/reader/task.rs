@@ -50,24 +50,6 @@ impl Reader {
         }
     }
 
-    /// Polls a read into `buf`. A pending read has already stored pieces in `buf`, so the next poll must pass the same buffer.
-    pub(crate) fn poll_at(
-        &self,
-        buf: &mut [u8],
-        offset: u64,
-        progress: &mut Progress,
-        waker: &Waker,
-    ) -> Poll<Result<usize, ReadError>> {
-        let span = self.take_span(progress, offset, buf.len());
-        let mut reads = [self.task_read(buf, offset, progress, waker)];
-        {
-            let _entered = span.as_ref().map(ReadSpan::enter);
-            self.engine.driver().poll_reads(&mut reads);
-        }
-        let [read] = reads;
-        self.polled(read, span)
-    }
-
     fn task_read<'a>(
         &'a self,
         buf: &'a mut [u8],
@@ -128,7 +110,14 @@ impl Future for ReadAt<'_> {
             offset,
             progress,
         } = self.get_mut();
-        reader.poll_at(buf, *offset, progress, context.waker())
+        let span = reader.take_span(progress, *offset, buf.len());
+        let mut reads = [reader.task_read(buf, *offset, progress, context.waker())];
+        {
+            let _entered = span.as_ref().map(ReadSpan::enter);
+            reader.engine.driver().poll_reads(&mut reads);
+        }
+        let [read] = reads;
+        reader.polled(read, span)
     }
 }
 

@@ -117,6 +117,7 @@ impl SourceError {
     }
 }
 
+pub(crate) const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
 /// The system's description of an error number, without the number.

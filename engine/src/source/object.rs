@@ -33,7 +33,7 @@ mod store;
 mod version;
 
 use super::{
-    Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
+    Defaults, EINVAL, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
     StreamingSource, tree,
 };
 use crate::source::sinks::Slices;
@@ -61,7 +61,6 @@ use store::Store;
 pub use store::names_a_prefix;
 use version::{Validator, Version};
 
-const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
 
 /// Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `http://HOST/PATH`, `https://HOST/PATH`.

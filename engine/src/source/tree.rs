@@ -15,7 +15,7 @@ mod names;
 mod need;
 mod single;
 
-use super::{Defaults, Source, SourceError};
+use super::{Defaults, EINVAL, Source, SourceError};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -234,5 +234,3 @@ pub(crate) fn too_many(tree: &dyn Tree, folder: &Path, errno: Errno) -> SourceEr
     let what = format!("{tree}: {folder}: {}", too_many_bytes());
     SourceError::io(errno.raw_os_error(), what)
 }
-
-const EINVAL: i32 = Errno::INVAL.raw_os_error();

@@ -227,7 +227,7 @@ pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {
             .read(reader, 0, end)
             .map_err(|why| format!("at the end, reader {reader}: {why}"))?;
     }
-    let meter = world.readers[0].0.meter();
+    let meter = world.readers[0].0.engine().meter();
     drop(world);
     match meter.held_bytes() {
         0 => Ok(()),

@@ -61,18 +61,6 @@ pub enum MetricUnit {
     Ratios,
 }
 
-impl MetricUnit {
-    /// The unit as the suffix of a name.
-    #[must_use]
-    pub fn suffix(self) -> &'static str {
-        match self {
-            MetricUnit::Bytes => "bytes",
-            MetricUnit::Seconds => "seconds",
-            MetricUnit::Ratios => "ratios",
-        }
-    }
-}
-
 /// One metric with its present values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
@@ -86,16 +74,6 @@ pub struct Metric {
     pub kind: MetricKind,
     /// One point for each set of labels.
     pub points: Vec<MetricPoint>,
-}
-
-impl Metric {
-    /// The full name of the metric, as in docs/metrics.md.
-    #[must_use]
-    pub fn full_name(&self) -> String {
-        let Metric { name, unit, .. } = self;
-        let end = unit.map_or(String::new(), |unit| format!("_{}", unit.suffix()));
-        format!("{PREFIX}_{name}{end}")
-    }
 }
 
 /// The prefix of all metric names.

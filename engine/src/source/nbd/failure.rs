@@ -13,6 +13,7 @@ pub const NO_ADDRESS: &str = "its host name cannot be resolved";
 /// The message if a server closes a TLS connection before it agrees on the export. Some servers report refusals only in this
 /// way.
 const LEFT_UNDER_TLS: &str = "the server closed the connection during the TLS handshake";
+pub const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
 pub const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
 /// Why a request to an NBD server failed.

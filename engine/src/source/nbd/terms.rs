@@ -6,7 +6,7 @@
 //!                  └──nbd://──► GO ──► ...
 //! ```
 
-use super::failure::LinkError;
+use super::failure::{EPROTO, LinkError};
 use super::stream::ServerStream;
 use super::uri::Address;
 use crate::nbd::wire;
@@ -20,7 +20,6 @@ use std::time::Instant;
 const MAX_ANSWER: u32 = 64 << 10;
 /// Maximum replies to one option.
 const MAX_ANSWERS: u32 = 64;
-const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
 
 /// The properties of the export, as reported by the server.
 pub struct ExportTerms {

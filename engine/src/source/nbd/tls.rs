@@ -15,10 +15,11 @@
 //! One lock guards each TLS session. The lock is held while bytes are encrypted or decrypted, never during a system call on the
 //! socket. The client never accepts pre-shared keys (PSK), never resumes a session, and never sends early data.
 
-use super::failure::{LinkError, NoTls};
+use super::failure::{EPROTO, LinkError, NoTls};
 use super::socket::ServerSocket;
 use super::uri::{PeerCheck, ServerPlace, TlsTerms};
 use crate::nbd::pem;
+use crate::source::EINVAL;
 use crate::sync::lock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -35,8 +36,6 @@ use std::sync::{Arc, Mutex};
 
 /// Maximum encrypted bytes received from the socket at a time: several records of 16 KiB.
 const INBOX_BYTES: usize = 128 << 10;
-const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
-const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 
 /// The keys of the connection, and the received bytes that are not decrypted yet.

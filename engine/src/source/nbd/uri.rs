@@ -7,14 +7,13 @@
 //!
 //! Passwords, pre-shared keys (PSK) and unknown TLS parameters are refused.
 
-use crate::source::{self, SourceName, SourceOpenError};
+use crate::source::{self, EINVAL, SourceName, SourceOpenError};
 use percent_encoding::percent_decode_str;
 use std::path::PathBuf;
 
 /// The port assigned to the protocol.
 const PORT: u16 = 10809;
 const REMEDY: &str = "write nbd://HOST[:PORT][/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
-const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
 /// The address of an NBD server and of one of its exports.
 #[derive(Clone, Debug, PartialEq, Eq)]

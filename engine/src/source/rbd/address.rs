@@ -2,10 +2,9 @@
 //!
 //! Parsing does not contact the cluster. A name contains no key or secret; these are in Ceph's keyrings.
 
-use crate::source::{self, SourceName, SourceOpenError};
+use crate::source::{self, EINVAL, SourceName, SourceOpenError};
 
 const REMEDY: &str = "write rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]";
-const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 /// Maximum bytes of the name of a pool, namespace, image or snapshot. Ceph's own limits are lower.
 const MAX_NAME: usize = 4096;
 

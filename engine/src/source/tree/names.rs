@@ -315,7 +315,7 @@ fn meta(record: &[u8]) -> Option<Meta> {
         (flags & has::OWNER != 0).then(|| (number(&mut rest) as u32, number(&mut rest) as u32));
     let version: Arc<[u8]> = if flags & has::DIGEST != 0 {
         let digest = u128::from_be_bytes(take(&mut rest));
-        version(&format!("{digest:032x}"), size).into_bytes().into()
+        version(digest, size).into_bytes().into()
     } else {
         rest.into()
     };
@@ -329,27 +329,15 @@ fn meta(record: &[u8]) -> Option<Meta> {
     })
 }
 
-fn version(etag: &str, size: u64) -> String {
-    format!("\"{etag}\" {size}")
+fn version(digest: u128, size: u64) -> String {
+    format!("\"{digest:032x}\" {size}")
 }
 
 /// The 16 bytes of a version that has exactly this text form.
 fn digest(meta: &Meta) -> Option<[u8; 16]> {
     let text = std::str::from_utf8(&meta.version).ok()?;
-    let etag = text.get(1..33)?;
-    if version(etag, meta.size) != text {
-        return None;
-    }
-    let mut digest = [0; 16];
-    for (byte, pair) in digest.iter_mut().zip(etag.as_bytes().chunks(2)) {
-        let digit = |at: usize| match pair[at] {
-            digit @ b'0'..=b'9' => Some(digit - b'0'),
-            digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
-            _ => None,
-        };
-        *byte = digit(0)? << 4 | digit(1)?;
-    }
-    Some(digest)
+    let digest = u128::from_str_radix(text.get(1..33)?, 16).ok()?;
+    (version(digest, meta.size) == text).then(|| digest.to_be_bytes())
 }
 
 /// Seven bits per byte, the lowest first; the highest bit is set if more bytes follow.
