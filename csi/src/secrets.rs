@@ -19,40 +19,27 @@ use crate::stores::store_of;
 use std::collections::HashMap;
 use tonic::Status;
 
-/// Keys that a Secret may have, and the variable of each (docs/stores.md, "Credentials"). Aliases come from other drivers:
-/// mountpoint-s3-csi-driver, csi-s3 and blob-csi-driver.
-const NAMES: [(&str, &str); 28] = [
-    ("AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY_ID"),
-    ("key_id", "AWS_ACCESS_KEY_ID"),
-    ("accessKeyID", "AWS_ACCESS_KEY_ID"),
-    ("AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY"),
-    ("access_key", "AWS_SECRET_ACCESS_KEY"),
-    ("secretAccessKey", "AWS_SECRET_ACCESS_KEY"),
-    ("AWS_SESSION_TOKEN", "AWS_SESSION_TOKEN"),
-    ("session_token", "AWS_SESSION_TOKEN"),
-    ("AWS_REGION", "AWS_REGION"),
-    ("region", "AWS_REGION"),
-    ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL"),
-    ("endpoint", "AWS_ENDPOINT_URL"),
-    ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT"),
-    ("azurestorageaccountname", "AZURE_STORAGE_ACCOUNT"),
-    ("AZURE_STORAGE_KEY", "AZURE_STORAGE_KEY"),
-    ("azurestorageaccountkey", "AZURE_STORAGE_KEY"),
-    ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_TOKEN"),
-    ("azurestorageaccountsastoken", "AZURE_STORAGE_SAS_TOKEN"),
+/// The variables that a Secret may set by a key of the same name (docs/stores.md, "Credentials"), except [`KEY_FILE`], and by other keys,
+/// which come from other drivers: mountpoint-s3-csi-driver, csi-s3 and blob-csi-driver.
+const NAMES: [(&str, &[&str]); 15] = [
+    ("AWS_ACCESS_KEY_ID", &["key_id", "accessKeyID"]),
+    ("AWS_SECRET_ACCESS_KEY", &["access_key", "secretAccessKey"]),
+    ("AWS_SESSION_TOKEN", &["session_token"]),
+    ("AWS_REGION", &["region"]),
+    ("AWS_ENDPOINT_URL", &["endpoint"]),
+    ("AZURE_STORAGE_ACCOUNT", &["azurestorageaccountname"]),
+    ("AZURE_STORAGE_KEY", &["azurestorageaccountkey"]),
+    ("AZURE_STORAGE_SAS_TOKEN", &["azurestorageaccountsastoken"]),
+    ("AZURE_STORAGE_CONNECTION_STRING", &[]),
+    ("AZURE_CLIENT_ID", &[]),
+    ("AZURE_CLIENT_SECRET", &[]),
+    ("AZURE_TENANT_ID", &[]),
+    ("HF_TOKEN", &["token"]),
+    (KEY_FILE, &["key.json", "service-account.json"]),
     (
-        "AZURE_STORAGE_CONNECTION_STRING",
-        "AZURE_STORAGE_CONNECTION_STRING",
+        KEY_FILE,
+        &["credentials.json", "GOOGLE_APPLICATION_CREDENTIALS_JSON"],
     ),
-    ("AZURE_CLIENT_ID", "AZURE_CLIENT_ID"),
-    ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_SECRET"),
-    ("AZURE_TENANT_ID", "AZURE_TENANT_ID"),
-    ("HF_TOKEN", "HF_TOKEN"),
-    ("token", "HF_TOKEN"),
-    ("key.json", KEY_FILE),
-    ("service-account.json", KEY_FILE),
-    ("credentials.json", KEY_FILE),
-    ("GOOGLE_APPLICATION_CREDENTIALS_JSON", KEY_FILE),
 ];
 
 /// Passed as a file: the variable contains its path.
@@ -186,7 +173,10 @@ impl SecretKeys {
             return Err(invalid(what, "use a Secret that has only keys of a store"));
         }
         for (name, value) in given {
-            let Some((_, variable)) = NAMES.iter().find(|(known, _)| known == name) else {
+            let is_it = |(variable, others): &&(&str, &[&str])| {
+                others.contains(&name.as_str()) || *variable == name && *variable != KEY_FILE
+            };
+            let Some((variable, _)) = NAMES.iter().find(is_it) else {
                 let what = format!("the Secret has the unknown key '{name}'");
                 return Err(invalid(&what, REMEDY));
             };

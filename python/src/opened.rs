@@ -266,27 +266,23 @@ const CLOSED: &str = "I/O operation on closed file";
 /// Opens a source on the engine of its kind.
 fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> PyResult<OpenSource> {
     let generation = process::generation();
-    let fetcher = match origin {
-        Origin::Name(..) => None,
+    let mut fetcher = None;
+    let (source, kind): (Arc<dyn Source>, &str) = match origin {
         Origin::Function {
             fetch,
             size,
+            kind,
             requests,
             largest,
             asked,
-            ..
         } => {
             let (fetch, asked) = (fetch.clone_ref(py), Arc::clone(asked));
             let name = shown.to_string();
-            let fetcher = Fetcher::new(fetch, *size, name, *requests, *largest, asked);
-            Some(Arc::new(fetcher))
+            let own = Fetcher::new(fetch, *size, name, *requests, *largest, asked);
+            let own = fetcher.insert(Arc::new(own));
+            (Arc::clone(own) as Arc<dyn Source>, kind)
         }
-    };
-    let (source, kind): (Arc<dyn Source>, &str) = match (origin, &fetcher) {
-        (Origin::Function { kind, .. }, Some(fetcher)) => {
-            (Arc::clone(fetcher) as Arc<dyn Source>, kind)
-        }
-        (Origin::Name(name, account), _) if source::is_remote(name) => {
+        Origin::Name(name, account) if source::is_remote(name) => {
             let asked = name.clone();
             let cache = settings.disk_cache.clone();
             let objects = object_settings(account)?;
@@ -301,11 +297,10 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
             })?;
             named(opened.map_err(OpenError::from), shown)?
         }
-        (Origin::Name(name, _), _) => named(
+        Origin::Name(name, _) => named(
             py.detach(|| source::open(name)).map_err(OpenError::from),
             shown,
         )?,
-        (Origin::Function { .. }, None) => return Err(invalid("fetch is not a function")),
     };
     let failed = |error: OpenError| of_open(&error, shown);
     let engine = process::engine(py, kind, source.defaults(), settings).map_err(failed)?;

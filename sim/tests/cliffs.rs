@@ -4,7 +4,7 @@
 //! round trip.
 
 use foreread_core::storage::KindLimits;
-use foreread_sim::device::net::{CHUNK_BYTES, Net, NetModel};
+use foreread_sim::device::net::{Net, NetModel};
 use foreread_sim::device::{Device, presets};
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Request, Workload};
@@ -21,7 +21,7 @@ const FAR: NetModel = NetModel {
     connection_bytes_per_s: 40_000_000,
     link_bytes_per_s: 1_250_000_000,
     connections: 64,
-    chunk_bytes: Some(CHUNK_BYTES),
+    whole_answers: false,
 };
 
 /// How long `auto` takes, as a multiple of another policy's time.

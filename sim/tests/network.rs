@@ -2,7 +2,7 @@
 //! mounted object store.
 
 use foreread_core::storage::KindLimits;
-use foreread_sim::device::net::{CHUNK_BYTES, Net, NetModel};
+use foreread_sim::device::net::{Net, NetModel};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::{Job, Request};
 
@@ -24,7 +24,7 @@ fn simulate(files: &[u64], jobs: Vec<Job>) -> RunResult {
         connection_bytes_per_s: 200_000_000,
         link_bytes_per_s: 200_000_000,
         connections: 64,
-        chunk_bytes: Some(CHUNK_BYTES),
+        whole_answers: false,
     };
     let workload = crate::workload(files, jobs);
     let net = Box::new(Net::new(model, 1));

@@ -14,7 +14,7 @@
 //!
 //! ```text
 //!   recording ──op──► ours ──┬─► equal? count the kernel's decisions, else a divergence: the next episode
-//!        │  └── evicted ──►  └─► a line of predictions in any case
+//!        │  └── evicted ──►  └─► the caller's `each` in any case
 //!        └─────── the kernel's answers, if recorded
 //! ```
 
@@ -24,10 +24,9 @@ use super::recording::{Act, Call, CheckError, Episode, Header, Item, Lines, Op, 
 use super::world::{EpisodeEffects, FAULT_AROUND, World};
 use foreread_core::policy::PolicySpec;
 use foreread_trace::input::unpack;
-use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// What is compared. The texts are the help of `conform linux --level`.
@@ -86,12 +85,12 @@ pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(unpack(bytes)?)))
 }
 
-/// Compares a recording with our own decisions, and writes our decisions to `predictions`, one line for each operation. Returns an error if
-/// the recording cannot be read, is invalid or contains something that the level does not cover, or if writing failed.
+/// Compares a recording with our own decisions, and passes our decisions to `each`, operation by operation. Returns an error if the
+/// recording cannot be read, is invalid or contains something that the level does not cover.
 pub fn check(
     recording: impl BufRead,
     level: Level,
-    mut predictions: Option<&mut dyn Write>,
+    mut each: impl FnMut(&EpisodeEffects),
 ) -> Result<Verdict, CheckError> {
     let mut lines = Lines::new(recording);
     let mut verdict = Verdict::default();
@@ -122,9 +121,7 @@ pub fn check(
                 let playing = playing.as_mut().ok_or_else(|| lines.wrong("no episode"))?;
                 let (ours, difference) =
                     playing.play(&op, act).map_err(|what| lines.wrong(what))?;
-                if let Some(out) = predictions.as_mut() {
-                    predict(out, &op, &ours).map_err(CheckError::Write)?;
-                }
+                each(&ours);
                 verdict.operations += 1;
                 playing.pressure |= op.pressure;
                 if playing.diverged.is_some() {
@@ -144,34 +141,6 @@ pub fn check(
     }
     verdict.take_in(playing);
     Ok(verdict)
-}
-
-/// One line of predictions.
-fn predict(out: &mut dyn Write, op: &Op, done: &EpisodeEffects) -> std::io::Result<()> {
-    #[derive(Serialize)]
-    struct PredictedOp<'a> {
-        t: &'static str,
-        i: u64,
-        op: &'a str,
-        #[serde(flatten)]
-        done: &'a EpisodeEffects,
-    }
-    // The state before a call is known only from the kernel.
-    let calls = done.calls.iter().map(|call| call.without_pre()).collect();
-    let done = &EpisodeEffects {
-        calls,
-        ..done.clone()
-    };
-    serde_json::to_writer(
-        &mut *out,
-        &PredictedOp {
-            t: "op",
-            i: op.i,
-            op: &op.op,
-            done,
-        },
-    )?;
-    out.write_all(b"\n")
 }
 
 struct EpisodeCheck {

@@ -42,9 +42,6 @@ pub enum CheckError {
     /// The recording contains something that this level does not cover.
     #[error("line {line}: {what}; use the level 'full'")]
     Level { line: u64, what: String },
-    /// The predictions could not be written.
-    #[error("cannot write the predictions: {0}; name a file that can be written")]
-    Write(std::io::Error),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -165,7 +162,7 @@ pub enum Call {
 
 impl Call {
     /// The same call without the state before it.
-    pub(crate) fn without_pre(self) -> Call {
+    pub fn without_pre(self) -> Call {
         match self {
             Call::Sync { index, req, .. } => Call::Sync {
                 index,

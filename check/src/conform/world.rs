@@ -20,7 +20,6 @@ use foreread_core::policy::kernel::{
     Touch,
 };
 use foreread_core::units::PageRange;
-use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -33,7 +32,7 @@ const SEGMENTS: usize = 128;
 /// Maximum number of folios of one file: 4 GiB in single pages, more than any recording has.
 const MAX_FOLIOS: usize = 1 << 20;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EpisodeEffects {
     /// Decisions, in order.
     pub calls: Vec<Call>,

@@ -15,7 +15,7 @@
 //! plan of `auto`; the figures are chosen within the range that users of object stores report.
 
 use foreread_core::policy::SpecError;
-use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
+use foreread_sim::device::net::NetModel;
 use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::throttle::Throttle;
 use foreread_sim::device::{Arrival, Command, Device};
@@ -53,7 +53,7 @@ pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
         connection_bytes_per_s: 100_000_000,
         link_bytes_per_s: 200_000_000,
         connections: 32,
-        chunk_bytes: Some(CHUNK_BYTES),
+        whole_answers: false,
     };
     let with = |model: NetModel, change| {
         let preset = presets::find("object-near")?;

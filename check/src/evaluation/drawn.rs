@@ -15,7 +15,7 @@
 //! Source: general knowledge; the ranges are those that users report for stores, exports and disks.
 
 use foreread_sim::device::hdd::{HddModel, Seek, TrackRates};
-use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
+use foreread_sim::device::net::NetModel;
 use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::throttle::Throttle;
 use foreread_sim::rng::{Rng, mix};
@@ -79,7 +79,7 @@ fn network(draw: &mut impl FnMut(f64, f64) -> f64) -> Preset {
             connection_bytes_per_s: (connection * MB_PER_S) as u64,
             link_bytes_per_s: (link * MB_PER_S) as u64,
             connections,
-            chunk_bytes: Some(CHUNK_BYTES),
+            whole_answers: false,
         }),
         ..*like
     }

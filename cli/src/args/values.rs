@@ -1,5 +1,10 @@
 //! Parsers for argument values: sizes, times, addresses, hints. The parsers accept no trailing text.
 
+#![cfg_attr(
+    not(any(feature = "mount", feature = "serve")),
+    allow(dead_code, reason = "servers alone take some of them")
+)]
+
 use foreread::{Advice, MIN_MEMORY_BYTES};
 use foreread_core::units::{SizeError, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,10 +21,6 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Parses the cache size of a server (`serve` or `mount`).
-#[cfg_attr(
-    not(any(feature = "mount", feature = "serve")),
-    allow(dead_code, reason = "servers alone take one")
-)]
 pub fn cache(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     if bytes < MIN_MEMORY_BYTES {
@@ -37,10 +38,6 @@ const HINTS: [(&str, Advice); 3] = [
 ];
 
 /// Parses a hint that applies to all reads through an open file description.
-#[cfg_attr(
-    not(any(feature = "mount", feature = "serve")),
-    allow(dead_code, reason = "servers alone take one")
-)]
 pub fn hint(word: &str) -> Result<Advice, String> {
     let found = HINTS.iter().find(|(name, _)| *name == word);
     let hint = found.map(|(_, hint)| *hint);
@@ -48,20 +45,12 @@ pub fn hint(word: &str) -> Result<Advice, String> {
 }
 
 /// Returns the word for a hint.
-#[cfg_attr(
-    not(any(feature = "mount", feature = "serve")),
-    allow(dead_code, reason = "servers alone take one")
-)]
 pub fn hint_name(hint: Advice) -> &'static str {
     let found = HINTS.iter().find(|(_, known)| *known == hint);
     found.map_or("", |(name, _)| name)
 }
 
 /// Parses an address. If the text is only a port, the address is 127.0.0.1.
-#[cfg_attr(
-    not(any(feature = "mount", feature = "serve")),
-    allow(dead_code, reason = "servers alone take one")
-)]
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));

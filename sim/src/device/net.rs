@@ -48,31 +48,10 @@ pub struct NetModel {
     /// Number of concurrent commands; others wait. Not 0.
     #[serde(rename = "server_connections")]
     pub connections: u32,
-    /// Bytes of a chunk, not 0: [`CHUNK_BYTES`] if transfers alternate; `None` if a reply is one message that arrives
-    /// as a whole, after the previous reply. A file has a boolean for this.
-    #[serde(
-        rename = "whole_answers",
-        with = "whole_answers",
-        default = "in_chunks"
-    )]
-    pub chunk_bytes: Option<u64>,
-}
-
-fn in_chunks() -> Option<u64> {
-    Some(CHUNK_BYTES)
-}
-
-mod whole_answers {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(chunk: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_bool(chunk.is_none())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-        let whole = bool::deserialize(from)?;
-        Ok(super::in_chunks().filter(|_| !whole))
-    }
+    /// A reply is one message that arrives as a whole, after the previous reply; otherwise transfers alternate, in
+    /// chunks of [`CHUNK_BYTES`].
+    #[serde(default)]
+    pub whole_answers: bool,
 }
 
 impl NetModel {
@@ -188,7 +167,11 @@ impl Net {
             self.start_waiting(now_ns);
             return;
         }
-        transfer.chunk_bytes = model.chunk_bytes.unwrap_or(u64::MAX).min(len - arrived);
+        let rest = len - arrived;
+        transfer.chunk_bytes = match model.whole_answers {
+            true => rest,
+            false => rest.min(CHUNK_BYTES),
+        };
         // Differences of rounded sums, so that rounding errors of chunks do not add up.
         let end = arrived + transfer.chunk_bytes;
         let span = |bytes_per_s| span_ns(end, bytes_per_s) - span_ns(arrived, bytes_per_s);
@@ -238,7 +221,7 @@ mod tests {
         connection_bytes_per_s: 100_000_000,
         link_bytes_per_s: 200_000_000,
         connections: 4,
-        chunk_bytes: Some(CHUNK_BYTES),
+        whole_answers: false,
     };
 
     fn command(id: u64, len: u64) -> Command {
@@ -309,16 +292,16 @@ mod tests {
     #[test]
     fn a_short_read_overtakes_a_long_one() {
         let long = 64 * CHUNK_BYTES;
-        let run = |chunk_bytes| {
+        let run = |whole_answers| {
             let mut model = MODEL;
-            (model.link_bytes_per_s, model.chunk_bytes) = (100_000_000, chunk_bytes);
+            (model.link_bytes_per_s, model.whole_answers) = (100_000_000, whole_answers);
             let mut net = Net::new(model, 0);
             net.submit(0, command(1, long));
             net.submit(5 * MS, command(2, 512));
             net
         };
         let end = MS + 10 * long;
-        let [(_, first), (_, short)] = ends(&mut run(Some(CHUNK_BYTES)))[..] else {
+        let [(_, first), (_, short)] = ends(&mut run(false))[..] else {
             panic!("two ends")
         };
         assert!(short <= 6 * MS + 5120 + 10 * CHUNK_BYTES, "{short}");
@@ -329,7 +312,7 @@ mod tests {
             done: true,
         };
         let expected = [(end, whole(1, long)), (end + 5120, whole(2, 512))];
-        assert_eq!(run_dry(&mut run(None)), expected);
+        assert_eq!(run_dry(&mut run(true)), expected);
     }
 
     #[test]

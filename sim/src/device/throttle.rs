@@ -115,7 +115,7 @@ mod tests {
             connection_bytes_per_s: 1_000_000_000_000_000,
             link_bytes_per_s: 1_000_000_000_000_000,
             connections: 64,
-            chunk_bytes: None,
+            whole_answers: true,
         };
         let mut device = ThrottledDevice::new(Box::new(Net::new(model, 0)), throttle);
         let commands: Vec<_> = kib.iter().map(|kib| (0, 0, kib << 10)).collect();

@@ -406,7 +406,7 @@ impl Tee {
             pipes.push(BufWriter::with_capacity(1 << 16, writer));
             let reader = BufReader::with_capacity(1 << 16, reader);
             let check = spawn_scoped(scope, "foreread-check", move || {
-                linux::check(reader, level, None)
+                linux::check(reader, level, |_| {})
             });
             checks.push((level, check.map_err(|e| LiveError::io("checking", e))?));
         }
