@@ -149,8 +149,8 @@ pub fn global() -> GlobalArgs {
 pub struct JsonArgs {
     /// Write JSON to a file, or to stdout
     ///
-    /// The key 'schema' names the format. With '-', the JSON replaces the text. Write a name without a
-    /// dot as ./NAME.
+    /// The key 'schema' names the format. With '-', the JSON replaces the text on stdout. Write a
+    /// name without a dot as ./NAME.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }

@@ -12,17 +12,19 @@ use std::path::Path;
 
 /// Finds a format by its name, and parses its key=value pairs.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
-    named(text, path, |format| format.keys)
+    named(text, path, ALL, |format| format.keys)
 }
 
 /// Finds a format to write by its name: formats have keys only for reading.
 pub fn to_write(text: &str, path: &Path) -> Result<&'static Format, TraceError> {
-    named(text, path, |_| &[]).map(|(format, _)| format)
+    let can = ALL.iter().copied().filter(|format| format.export.is_some());
+    named(text, path, &Vec::from_iter(can), |_| &[]).map(|(format, _)| format)
 }
 
 fn named(
     text: &str,
     path: &Path,
+    usual: &[&Format],
     keys: fn(&Format) -> &'static [(&'static str, &'static str)],
 ) -> Result<(&'static Format, Pairs), TraceError> {
     let whole = |what: String, remedy: String| TraceError::whole(path, what, remedy);
@@ -31,7 +33,7 @@ fn named(
     let format = ALL.iter().find(|f| f.name == spec.name);
     let format = *format.ok_or_else(|| {
         let what = format!("unknown format '{}'", spec.name);
-        whole(what, format!("one of {}", names(ALL, ", ")))
+        whole(what, format!("one of {}", names(usual, ", ")))
     })?;
     let known = Vec::from_iter(keys(format).iter().map(|(key, _)| *key));
     if let Some((key, _)) = (spec.pairs.iter()).find(|(key, _)| !known.contains(&key.as_str())) {
@@ -81,9 +83,12 @@ fn names(formats: &[&Format], between: &str) -> String {
     names.join(between)
 }
 
-/// Files that are often mistaken for traces: what they are, and what to do. In a Darshan log the magic number follows
+/// An empty file, and files that are often mistaken for traces: what they are, and what to do. In a Darshan log the magic number follows
 /// the version.
 fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    if head.is_empty() {
+        return Some(("the file is empty", "record a trace with 'foreread record'"));
+    }
     const DARSHAN: u64 = 6_567_223;
     let number = head.get(8..16).and_then(|bytes| bytes.try_into().ok());
     let is_darshan = number

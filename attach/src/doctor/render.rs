@@ -118,7 +118,7 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     }
     if !assumed.is_empty() && all > 1 {
         blocks.push(Block::Text(format!(
-            "Not measured, but right for their kind: {}. 'foreread doctor DEVICE' measures one.",
+            "Not measured, with the usual readahead of their kind: {}. 'foreread doctor DEVICE' measures one.",
             plural(assumed.len() as u64, "device")
         )));
     }

@@ -220,8 +220,8 @@ fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
     }
     if all.is_empty() {
         return Err(Fail::input(
-            "no address to listen on",
-            "serve",
+            "missing",
+            "an address to listen on",
             "name a socket (--unix PATH) or a port (--tcp [ADDR:]PORT)",
         ));
     }

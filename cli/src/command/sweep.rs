@@ -352,7 +352,7 @@ fn in_words(results: &[CellResult<ComparedCell>], measured: usize, seconds: f64)
         plural(measured as u64, "cell"),
         three(seconds)
     );
-    if measured > 0 && seconds > 0.0 {
+    if measured > 0 && seconds >= 60.0 {
         rate += &format!(", {} an hour", three(measured as f64 * 3600.0 / seconds));
     }
     let old = results.len() - measured;

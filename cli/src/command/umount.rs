@@ -6,7 +6,7 @@ use crate::fail::{Fail, note, one_line};
 use crate::out;
 use foreread_os::host::{FOREREAD_MOUNT, Host, Mount, last_at};
 use foreread_os::unmount;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Unmount mounts of 'foreread mount'
 ///
@@ -69,11 +69,23 @@ fn shown(place: &Path) -> String {
     one_line(&place.display().to_string())
 }
 
-/// The mount at a folder, if it is ours. Names are compared first, because system calls on a hung mount block.
-fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
-    // Removes a trailing slash, `.` and doubled slashes; keeps `..`.
+/// The absolute path of a folder, without a trailing slash, `.` and doubled slashes. `..` means the parent of what a link names, so the
+/// system resolves what is before the last name.
+fn without_parents(dir: &Path) -> PathBuf {
     let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
     let whole = PathBuf::from_iter(whole.components());
+    let has_parents = whole.components().any(|part| part == Component::ParentDir);
+    let real = match (whole.parent(), whole.file_name()) {
+        _ if !has_parents => return whole,
+        (Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
+        _ => whole.canonicalize(),
+    };
+    real.unwrap_or(whole)
+}
+
+/// The mount at a folder, if it is ours. Names are compared first, because system calls on a hung mount block.
+fn found<'a>(all: &'a [Mount], dir: &Path) -> Result<&'a Mount, Fail> {
+    let whole = without_parents(dir);
     let is_below = |mount: &Mount| mount.kind == FOREREAD_MOUNT && whole.starts_with(&mount.point);
     let by_link = || {
         let real = dir

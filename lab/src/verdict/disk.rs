@@ -457,7 +457,7 @@ pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
         _ => format!("would be {}x as fast", three(one)),
     };
     format!(
-        "A random page fault then takes {} ms instead of {}; a sequential reader {in_order} ({basis}).",
+        "A random page fault then takes {} ms instead of {} ms; a sequential reader {in_order} ({basis}).",
         three(to.fault_ms),
         three(now.fault_ms)
     )

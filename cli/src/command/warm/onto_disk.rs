@@ -173,7 +173,7 @@ fn print(outputs: &Outputs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Resul
     let in_words = || {
         let fetched = amount(counts.fetched_bytes);
         format!(
-            "{} of {}: {fetched} fetched in {seconds:.3} s ({} a second), {} were on disk\n",
+            "{} of {}: {fetched} fetched in {seconds:.3} s ({}/s), {} were on disk\n",
             plural(counts.objects, "object"),
             amount(counts.bytes),
             amount(rate as u64),
