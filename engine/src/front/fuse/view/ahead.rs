@@ -163,11 +163,8 @@ impl FoldersAhead {
     pub fn take(&self, folder: &Path) -> Option<Arc<FolderListing>> {
         let own = &*self.0;
         let mut state = lock(&own.state);
-        loop {
-            match state.folders.get_mut(folder)? {
-                FolderAhead::Running { is_awaited } => *is_awaited = true,
-                FolderAhead::Waiting | FolderAhead::Listed(_) => break,
-            }
+        while let FolderAhead::Running { is_awaited } = state.folders.get_mut(folder)? {
+            *is_awaited = true;
             if needed().is_some_and(|need| !need()) {
                 return None;
             }
