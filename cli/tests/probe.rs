@@ -65,7 +65,14 @@ fn a_file_is_probed() {
         "compare random --on model:{toml} --runs 2 --json -"
     ));
     assert_eq!(compared["notes"], serde_json::json!([]));
-    let checked = json(&format!("probe {file} --verify {toml} --time 2s --json -"));
+    let verify = |seconds| {
+        let time = format!("--time {seconds}s --json -");
+        json(&format!("probe {file} --verify {toml} {time}"))
+    };
+    let is_whole = |json: &Value| json["rows"].as_array().is_some_and(|rows| rows.len() == 6);
+    // The same is true of two seconds.
+    let quick = Some(verify(2)).filter(is_whole);
+    let checked = quick.unwrap_or_else(|| verify(60));
     assert_eq!(checked["schema"], "foreread.verify/1");
     let rows = checked["rows"].as_array().expect("rows");
     let is_ratio = |row: &serde_json::Value| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0);

@@ -16,26 +16,37 @@
 //! the miss is taken for a stream, so dense random reads are read ahead ([Wu 2013]). The hint RANDOM makes every read proceed page
 //! by page, as in 2.6.31 itself. From Linux 2.6.34 on, the hint RANDOM works as in `linux-3.12`.
 
-use super::linux_3_12::Context;
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{
     Answer, Ask, Info, Scope,
-    ondemand::{MAX, PAGE},
+    ondemand::{MAX, PAGE, history, init},
 };
 
 /// The rule; it has no state.
-struct FromContext;
+struct Context;
 
-impl Rule for FromContext {
+/// 2.4: a window for a miss after cached pages; returns false if there are none.
+fn context(s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
+    let found = history(ask, off, s.max);
+    if found == 0 {
+        return false;
+    }
+    // If the cached pages reach back to the start of the file, they count twice.
+    let found = if found >= off { 2 * found } else { found };
+    s.set(off, init(found + req, s.max));
+    true
+}
+
+impl Rule for Context {
     const QUIRKS: Quirks = Quirks {
         random_is_off: true,
         early_faults: true,
     };
 
-    /// The table of 2.3, with the context of 2.4.
+    /// The table of 2.3.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer) {
         s.demand(touch, ask, answer, |s| {
-            Context::Original.window(s, touch.off, touch.req, ask)
+            context(s, touch.off, touch.req, ask)
         });
     }
 }
@@ -47,5 +58,5 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[MAX],
-    build: |v| Box::new(Stream::new(v[0], FromContext)),
+    build: |v| Box::new(Stream::new(v[0], Context)),
 };

@@ -23,7 +23,7 @@ use foreread_core::policy::{
 
 /// The variants of context readahead, in the order of [`WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Context {
+enum Context {
     Off,
     Conservative,
     SlowRamp,
@@ -33,8 +33,8 @@ pub(super) enum Context {
 const WORDS: &[&str] = &["off", "conservative", "slow-ramp", "original"];
 
 impl Context {
-    /// Section 3, and 2.4 for `Original`: a window for a miss after cached pages; returns false if there is none.
-    pub(super) fn window(self, s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
+    /// Section 3: a window for a miss after cached pages; returns false if there is none.
+    fn window(self, s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
         let found = history(ask, off, s.max);
         let matches = match self {
             Context::Off => false,
