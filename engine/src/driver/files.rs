@@ -95,6 +95,14 @@ impl Files {
             .map_or(SizedVersion::default(), |file| file.known)
     }
 
+    /// Like [`Files::known`], but also returns true if the source has changed and has not reported its new size yet.
+    #[inline]
+    pub fn known_now(&self, file: FileId) -> (SizedVersion, bool) {
+        self.get(file).map_or_else(Default::default, |file| {
+            (file.known, file.accepting != VersionCheck::No)
+        })
+    }
+
     pub fn source(&self, file: FileId) -> Option<Remote<dyn Source>> {
         self.get(file).map(|file| file.source.share())
     }
@@ -401,11 +409,11 @@ pub fn admit(
     range: ByteRange,
     question: SizeQuestion,
 ) -> Admission {
-    let known = files.known(file);
+    let (known, accepting) = files.known_now(file);
     if !cursor.knows(known.version) {
         return Admission::Over(Err(Fault::Read(Error::Changed)));
     }
-    if files.is_accepting(file) {
+    if accepting {
         return Admission::Accepting;
     }
     match question {
