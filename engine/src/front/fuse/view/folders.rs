@@ -157,12 +157,15 @@ impl View {
         let listing = if self.lists_versions {
             self.walk_on(&folder);
             let known = lock(&self.said).listing(&folder).filter(is_current);
-            let ahead = || self.ahead.take(&folder).filter(is_current);
-            let listing = known
-                .or_else(ahead)
-                .map_or_else(|| self.list_anew(&folder), Ok)?;
-            lock(&self.said).list(&listing);
-            listing
+            match known {
+                Some(listing) => listing,
+                None => {
+                    let ahead = self.ahead.take(&folder).filter(is_current);
+                    let listing = ahead.map_or_else(|| self.list_anew(&folder), Ok)?;
+                    lock(&self.said).list(&listing);
+                    listing
+                }
+            }
         } else {
             self.list_anew(&folder)?
         };
